@@ -1,0 +1,311 @@
+"""The loop: a step is shared, timed, checked, and its lines are written, before the next one begins.
+
+Every rank runs `measure`. Rank 0 alone draws the steps and writes; whatever decides what happens next is either
+reduced over all ranks (so all hold the same number) or decided by rank 0 and shared, and always outside timed regions.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from commbench.ops import OPS
+from commbench.ops.op import Call, Op
+from commbench.ops.pattern import Pattern, count_wrong, fill
+from commbench.results.plan import Settings
+from commbench.results.records import Point, Sample
+from commbench.timing import stopwatch
+from commbench.timing.stop_rule import StopRule
+from commbench.world.dtypes import DTYPES
+from commbench.world.progress import CHECK, EXCHANGE, TIMED, WARMUP
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a launch knows about all of its rows."""
+
+    launch: int
+    oversubscribed: bool
+    binding_us: float | None
+    seen: dict  # (op, size_bytes, dtype) -> (algorithm, protocol), or op -> algorithm, from a probe launch
+
+
+def call_of(point: Point) -> Call:
+    """The operation's view of a point: group-relative, without sizes in bytes."""
+    return Call(
+        world_size=len(point.members),
+        count=point.count,
+        root=max(point.root, 0),
+        redop=point.redop,
+        in_place=point.in_place,
+        window=point.params.get("window", 1),
+        matrix=tuple(tuple(row) for row in point.params.get("matrix", ())),
+        result_at_front=point.backend == "mpi",
+    )
+
+
+class Buffers:
+    """The send and receive memory of one rank; grows to the largest point so far."""
+
+    def __init__(self, world):
+        self._world, self._held = world, {}
+
+    def get(self, name: str, size_bytes: int):
+        held = self._held.get(name)
+        if held is None or held[0] < size_bytes:
+            self._held[name] = None  # let go of the old memory before asking for the new
+            self._held[name] = (size_bytes, self._world.buffer(size_bytes))
+        return self._held[name][1]
+
+
+class Prepared:
+    """One rank's part in a point: its buffers laid out, its call ready, its result checkable."""
+
+    def __init__(self, world, group, point: Point, buffers: Buffers):
+        self.op, self.point, self.rank = OPS[point.op], point, group.rank
+        self.call = call_of(point)
+        self.pattern = Pattern(len(point.members), DTYPES[point.dtype], point.redop)
+        itemsize = self.pattern.dtype.itemsize
+        counts = {"send": self.op.send(self.call, self.rank), "recv": self.op.recv(self.call, self.rank)}
+        first = {"send": 0, "recv": 0}
+        home = {"send": "send", "recv": "recv"}
+        if point.in_place:
+            outer, offset = self.op.in_place(self.call, self.rank)
+            inner = "send" if outer == "recv" else "recv"
+            home[inner], first[inner] = outer, offset
+        self.counts, self.first = counts, first
+        self.buffer = {side: buffers.get(home[side], counts[home[side]] * itemsize) for side in counts}
+        self.aligned = all(buffer.aligned for buffer in self.buffer.values())
+        send, recv = (world.view(self.buffer[s], point.dtype, first[s], counts[s]) for s in ("send", "recv"))
+        self.run = self.op.prepare(group, self.call, send, recv)
+
+    def refill(self) -> None:
+        """Poison what will be received, then write what will be sent."""
+        self.buffer["recv"].poison()
+        itemsize = self.pattern.dtype.itemsize
+        shifted = _Shifted(self.buffer["send"], self.first["send"] * itemsize)
+        fill(shifted, self.pattern, self.rank, self.counts["send"])
+
+    def wrong(self) -> tuple[int, float]:
+        shifted = _Shifted(self.buffer["recv"], self.first["recv"] * self.pattern.dtype.itemsize)
+        return count_wrong(shifted, self.pattern, self.op.expected(self.call, self.rank))
+
+    @property
+    def checkable(self) -> bool:
+        by_design = not self.point.in_place or self.op.in_place_checkable or self.point.backend == "mpi"
+        return self.op.sized and by_design
+
+
+@dataclass(frozen=True)
+class _Shifted:
+    """A buffer seen from byte `offset` on."""
+
+    buffer: object
+    offset: int
+
+    def write(self, at, data):
+        self.buffer.write(self.offset + at, data)
+
+    def read(self, at, size_bytes):
+        return self.buffer.read(self.offset + at, size_bytes)
+
+
+def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, mark) -> int:
+    """Measure the steps that rank 0 draws; returns how many points had wrong data (the same number on every rank).
+
+    `steps` yields (number, points) and is read on rank 0 only; `mark` is this rank's progress row.
+    """
+    buffers, wrong_points = Buffers(world), 0
+    drawn = iter(steps) if world.rank == 0 else None
+    while True:
+        mark.phase(EXCHANGE)
+        message = world.share(_next_message(drawn, journal, facts) if world.rank == 0 else None)
+        if message is None:
+            return wrong_points
+        points = [Point.from_json(data) for data in message["points"]]
+        mark.phase(EXCHANGE, step=message["number"])
+        samples = _run_step(world, points, buffers, settings, facts, mark)
+        if world.rank == 0:
+            for sample in samples:
+                journal.write(sample.to_json())
+        wrong_points += world.share(sum(s.status == "wrong" for s in samples) if world.rank == 0 else None)
+
+
+def _next_message(drawn, journal, facts: Facts) -> dict | None:
+    """The next step to run, after the lines of points that are known not to run."""
+    for number, points in drawn:
+        if points[0].status == "ok":
+            return {"number": number, "points": [point.to_json() for point in points]}
+        for point in points:
+            skipped = Sample(point, facts.launch, now(), status=point.status, reason=point.reason)
+            journal.write(skipped.to_json())
+    return None
+
+
+def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) -> list[Sample]:
+    started_at = now()
+    op = OPS[points[0].op]
+    groups = [list(point.members) for point in points]
+    mine = next((i for i, members in enumerate(groups) if world.rank in members), None)
+    group = world.split(groups)
+    prepared = Prepared(world, group, points[mine], buffers) if mine is not None else None
+    if prepared:
+        prepared.refill()
+    run = prepared.run if prepared else _nothing
+    counts = mine is not None and (op.clock_ranks is None or prepared.rank in op.clock_ranks)
+
+    mark.phase(WARMUP)
+    warmup, call_s = _warm_up(world, run, settings, mark)
+    batch = points[0].batch
+    take = _stopwatch(world, run, points[0].timing, batch, settings, mark)
+    timed = _time(world, take, len(points), mine if counts else None, settings, call_s * batch, mark)
+
+    mark.phase(CHECK, allowance_s=10 * call_s)
+    wrong, error_max = _check(world, prepared, run, settings.checks)
+
+    mark.phase(EXCHANGE)
+    messages = op.messages(prepared.call) if prepared else 1
+    mine_row = {
+        "median": float(np.median(timed.own)) / messages if counts else None,
+        "slowest": timed.slowest, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
+    }  # fmt: skip
+    rows = world.gather(mine_row)
+    if rows is None:
+        return []
+    return [
+        _sample(op, point, [rows[m] for m in point.members], timed, i, warmup, started_at, world.clock, facts)
+        for i, point in enumerate(points)
+    ]
+
+
+def _nothing() -> None:
+    """The call of a rank that belongs to no group of the step."""
+
+
+def _warm_up(world, run, settings: Settings, mark) -> tuple[int, float]:
+    """(calls made, seconds per call on the slowest rank). At most `warmup` calls and about `warmup_s` seconds."""
+
+    def timed(calls: int) -> float:
+        world.align()
+        begin = time.perf_counter()
+        for i in range(calls):
+            mark.call(i)
+            run()
+        world.finish()
+        seconds = float(world.reduce(np.array([time.perf_counter() - begin]), "max")[0])
+        return seconds / max(calls, 1)
+
+    first_s = timed(1)
+    rest = max(0, min(settings.warmup - 1, int(settings.warmup_s / max(first_s, 1e-9)))) if settings.warmup else 0
+    return 1 + rest, timed(rest) if rest else first_s
+
+
+def _stopwatch(world, run, timing: str, batch: int, settings: Settings, mark):
+    """The function that takes k samples on this rank and returns their durations in microseconds."""
+    clock = stopwatch
+    if world.clock == "cuda_event":
+        from commbench.timing import cuda as clock
+
+        if settings.graph:
+            run = clock.captured(run, settings.graph)
+            replays = max(1, batch // settings.graph)
+            return lambda k: clock.streaming(run, world.align, k, replays, mark.call) / settings.graph
+    if timing == "isolated":
+        return lambda k: clock.isolated(run, world.align, k, mark.call)
+    return lambda k: clock.streaming(run, world.align, k, batch, mark.call)
+
+
+@dataclass
+class _Timed:
+    """samples and spreads per group (maximum, and maximum minus minimum over ranks), this rank's own durations."""
+
+    samples: list[list[float]]
+    spreads: list[list[float]]
+    own: list[float]
+    slowest: int
+    stop_reason: str
+
+
+def _time(world, take, groups: int, mine: int | None, settings: Settings, sample_s: float, mark) -> _Timed:
+    """Blocks of samples until the stop rule ends it. `mine` is this rank's group, None where its clock does not count."""
+    rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
+    timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [], 0, "")
+    begin = time.perf_counter()
+    while True:
+        decision = None
+        if world.rank == 0:
+            decision = rule.next_block(timed.samples, time.perf_counter() - begin, sample_s)
+        count, reason = world.share(decision)
+        if not count:
+            timed.stop_reason = reason
+            return timed
+        mark.phase(TIMED, allowance_s=10 * sample_s)
+        own = take(count)
+        table = np.full((2 * groups, count), -np.inf)
+        if mine is not None:
+            table[mine], table[groups + mine] = own, -own
+        table = world.reduce(table, "max")
+        for g in range(groups):
+            timed.samples[g] += table[g].tolist()
+            timed.spreads[g] += (table[g] + table[groups + g]).tolist()
+        if mine is not None:
+            timed.slowest += int(np.count_nonzero(own >= table[mine]))
+            timed.own += own.tolist()
+        sample_s = float(np.median(timed.samples)) / 1e6
+
+
+def _check(world, prepared: Prepared | None, run, times: int) -> tuple[int | None, float | None]:
+    """(wrong elements on this rank, largest error) over `times` calls on fresh data; None where nothing is checked."""
+    checkable = prepared is not None and prepared.checkable
+    wrong, error_max = (0, 0.0) if checkable and times else (None, None)
+    for _ in range(times):
+        if prepared:
+            prepared.refill()
+        world.align()
+        run()
+        world.align()
+        if checkable:
+            found = prepared.wrong()
+            wrong, error_max = wrong + found[0], max(error_max, found[1])
+    return wrong, error_max
+
+
+def _sample(op: Op, point: Point, rows, timed: _Timed, i: int, warmup, started_at, clock, facts: Facts) -> Sample:
+    messages = op.messages(call_of(point))
+    samples = [value / messages for value in timed.samples[i]]
+    medians = [row["median"] for row in rows]
+    counted = [median for median in medians if median is not None]
+    if point.over_ranks != "max":
+        samples = [{"mean": np.mean, "min": np.min, "rank0": lambda m: m[0]}[point.over_ranks](counted)]
+    checked = [row["wrong"] for row in rows if row["wrong"] is not None]
+    wrong = sum(checked) if checked else None
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    error_max = max(errors) if errors else None
+    algorithm, protocol = facts.seen.get((point.op, point.size_bytes)) or facts.seen.get(point.op) or ("not observed",) * 2
+    return replace(
+        Sample(point, facts.launch, started_at),
+        clock=clock,
+        warmup=warmup,
+        samples_us=tuple(round(float(value), 4) for value in samples),
+        rank_median_us=tuple(None if m is None else round(m, 4) for m in medians),
+        slowest_count=tuple(row["slowest"] for row in rows),
+        skew_us=round(float(np.median(timed.spreads[i])), 4) if op.synchronising and len(rows) > 1 else None,
+        binding_us=facts.binding_us,
+        aligned=all(row["aligned"] for row in rows),
+        oversubscribed=facts.oversubscribed,
+        stop_reason=timed.stop_reason,
+        wrong=wrong,
+        # An error that is no number (NaN in the output) cannot stand in JSON; the count of wrong elements tells it.
+        error_max=error_max if error_max is not None and np.isfinite(error_max) else None,
+        algorithm_seen=algorithm,
+        protocol_seen=protocol,
+        status="wrong" if wrong else "ok",
+        reason=f"{wrong} wrong elements" if wrong else "",
+    )
+
+
+def now() -> str:
+    """The time of day in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

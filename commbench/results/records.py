@@ -1,0 +1,103 @@
+"""The vocabulary of a result: what is measured (Point), what came out (Sample), and how both stand in the journal.
+
+Schema history
+1  first version
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thing to measure. Sizes are bytes; `members` are ranks of the world; `batch` is calls per sample."""
+
+    op: str
+    backend: str
+    size_bytes: int
+    kind: str = "collective"
+    params: dict = field(default_factory=dict)
+    algorithm: str = "library"
+    protocol: str = "default"
+    group: str = "all"
+    members: tuple[int, ...] = ()
+    ranks: int = 0
+    scope: str = "intra"
+    nodes: int = 1
+    send_bytes: int = 0
+    recv_bytes: int = 0
+    count: int = 0
+    dtype: str = "float32"
+    redop: str = "none"
+    root: int = -1
+    in_place: bool = False
+    timing: str = "isolated"
+    batch: int = 1
+    over_ranks: str = "max"
+    status: str = "ok"  # "skip" where it is known beforehand that it cannot be done; `reason` says why
+    reason: str = ""
+
+    @property
+    def id(self) -> str:
+        """The hash of what is measured; the launch and the outcome are no part of it."""
+        what = asdict(self)
+        for outcome in ("status", "reason"):
+            del what[outcome]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict) -> "Point":
+        known = {f.name for f in fields(Point)}
+        point = Point(**{key: value for key, value in data.items() if key in known})
+        return replace(point, members=tuple(point.members))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A measured point: raw times and what is needed to believe them. Bandwidths are computed, never stored.
+
+    samples_us: per sample the maximum over ranks (or what `over_ranks` says). rank_median_us: each rank's own median.
+    slowest_count: in how many samples a rank was the slowest. skew_us: median of (maximum - minimum over ranks of the
+    own duration), None where the operation does not synchronise. wrong: elements that differed, None if unchecked.
+    """
+
+    point: Point
+    launch: int
+    started_at: str
+    clock: str = "host"
+    warmup: int = 0
+    samples_us: tuple[float, ...] = ()
+    parts_us: dict = field(default_factory=dict)
+    rank_median_us: tuple[float, ...] = ()
+    slowest_count: tuple[int, ...] = ()
+    skew_us: float | None = None
+    binding_us: float | None = None
+    aligned: bool = True
+    oversubscribed: bool = False
+    stop_reason: str = ""
+    wrong: int | None = None
+    error_max: float | None = None
+    flops: float | None = None
+    algorithm_seen: str = "not observed"
+    protocol_seen: str = "not observed"
+    status: str = "ok"
+    reason: str = ""
+    reported: dict = field(default_factory=dict)
+
+    def to_json(self) -> dict:
+        line = {"record": "point", "schema": SCHEMA, "id": self.point.id, **self.point.to_json()}
+        own = asdict(self)
+        del own["point"]
+        return {**line, **own}
+
+    @staticmethod
+    def from_json(data: dict) -> "Sample":
+        known = {f.name for f in fields(Sample)} - {"point"}
+        own = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
+        return Sample(point=Point.from_json({**data, "status": "ok", "reason": ""}), **own)

@@ -1,0 +1,203 @@
+"""Gloo and NCCL through torch.distributed.
+
+Calls go to the ProcessGroup itself. The functions of torch.distributed add some microseconds of argument checks to
+each call and have changed their names between versions; the methods below have not since torch 1.8.
+"""
+
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from commbench.world.buffers import CudaBuffer, HostBuffer
+from commbench.world.world import World
+
+_REDOPS = {
+    "sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX,
+    "avg": dist.ReduceOp.AVG,
+}  # fmt: skip
+
+
+class TorchGroup:
+    """A process group whose methods return ready calls; tensors are flat. `rank` and roots count within the group."""
+
+    def __init__(self, pg, rank: int, size: int, device: str):
+        self.pg, self.rank, self.size, self.device = pg, rank, size, device
+
+    def scratch(self, count: int):
+        return torch.zeros(count, dtype=torch.uint8, device=self.device)
+
+    def all_reduce(self, send, recv, redop):
+        options = c10d.AllreduceOptions()
+        options.reduceOp = _REDOPS[redop]
+        call, tensors = self.pg.allreduce, [recv]
+        return _copy_first(send, recv, lambda: call(tensors, options).wait())
+
+    def broadcast(self, send, recv, root):
+        options = c10d.BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        call, tensors = self.pg.broadcast, [recv]
+        run = lambda: call(tensors, options).wait()  # noqa: E731
+        return _copy_first(send, recv, run) if self.rank == root else run
+
+    def reduce(self, send, recv, redop, root):
+        options = c10d.ReduceOptions()
+        options.reduceOp, options.rootRank, options.rootTensor = _REDOPS[redop], root, 0
+        call, tensors = self.pg.reduce, [recv]
+        return _copy_first(send, recv, lambda: call(tensors, options).wait())
+
+    def all_gather(self, send, recv):
+        options = c10d.AllgatherOptions()
+        call = self.pg._allgather_base
+        return lambda: call(recv, send, options).wait()
+
+    def reduce_scatter(self, send, recv, redop):
+        options = c10d.ReduceScatterOptions()
+        options.reduceOp = _REDOPS[redop]
+        call = self.pg._reduce_scatter_base
+        return lambda: call(recv, send, options).wait()
+
+    def gather(self, send, recv, root):
+        options = c10d.GatherOptions()
+        options.rootRank = root
+        outputs = [list(recv.chunk(self.size)) if recv.numel() else [recv] * self.size] if self.rank == root else []
+        call, inputs = self.pg.gather, [send]
+        return lambda: call(outputs, inputs, options).wait()
+
+    def scatter(self, send, recv, root):
+        options = c10d.ScatterOptions()
+        options.rootRank = root
+        inputs = [list(send.chunk(self.size)) if send.numel() else [send] * self.size] if self.rank == root else []
+        call, outputs = self.pg.scatter, [recv]
+        return lambda: call(outputs, inputs, options).wait()
+
+    def all_to_all(self, send, recv):
+        options = c10d.AllToAllOptions()
+        call = self.pg.alltoall_base
+        return lambda: call(recv, send, [], [], options).wait()
+
+    def all_to_all_v(self, send, recv, matrix):
+        options = c10d.AllToAllOptions()
+        call = self.pg.alltoall_base
+        out_splits, in_splits = [row[self.rank] for row in matrix], list(matrix[self.rank])
+        return lambda: call(recv, send, out_splits, in_splits, options).wait()
+
+    def exchange(self, sends, recvs):
+        """All of `sends` and `recvs`, lists of (peer, tensor), at once. Receives are posted first."""
+        if self.device != "cpu":
+            return self._coalesced(sends, recvs)
+        post, push = self.pg.recv, self.pg.send
+        ins, outs = [([tensor], peer) for peer, tensor in recvs], [([tensor], peer) for peer, tensor in sends]
+        if len(ins) + len(outs) == 1:  # a ping-pong needs no lists of work
+            one, (tensors, peer) = (post, ins[0]) if ins else (push, outs[0])
+            return lambda: one(tensors, peer, 0).wait()
+
+        def run():
+            pending = [post(tensors, peer, 0) for tensors, peer in ins]
+            pending += [push(tensors, peer, 0) for tensors, peer in outs]
+            for work in pending:
+                work.wait()
+
+        return run
+
+    def _coalesced(self, sends, recvs):
+        # One NCCL group call: sends and receives that wait for each other must be launched together.
+        operations = [dist.P2POp(dist.irecv, tensor, group=self.pg, group_peer=peer) for peer, tensor in recvs]
+        operations += [dist.P2POp(dist.isend, tensor, group=self.pg, group_peer=peer) for peer, tensor in sends]
+
+        def run():
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+
+        return run
+
+    def barrier(self):
+        options = c10d.BarrierOptions()
+        if self.device != "cpu":
+            options.device_ids = [torch.cuda.current_device()]
+        call = self.pg.barrier
+        return lambda: call(options).wait()
+
+
+def _copy_first(send, recv, run):
+    """torch reduces and broadcasts in place only: out of place is a copy from send to recv, then the call."""
+    if send.data_ptr() == recv.data_ptr():
+        return run
+    copy = recv.copy_
+
+    def copied():
+        copy(send)
+        run()
+
+    return copied
+
+
+class TorchWorld(World):
+    """A world over Gloo (host memory) or NCCL (GPU memory).
+
+    `store` is the rendezvous store; the device of an NCCL rank must be current before this is called.
+    """
+
+    def __init__(self, backend: str, rank: int, size: int, store, timeout_s: float):
+        self.backend, self.rank, self.size = backend, rank, size
+        self.device = "cuda" if backend == "nccl" else "cpu"
+        self.clock = "cuda_event" if backend == "nccl" else "host"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s))
+        everyone = dist.group.WORLD
+        # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one.
+        self._control = dist.new_group() if backend == "nccl" else everyone
+        self._world_group = TorchGroup(everyone, rank, size, self.device)
+        self._made = None  # (lists, process group) of the split in use
+        if self.device == "cpu":
+            self._align = TorchGroup(everyone, rank, size, "cpu").barrier()
+        else:
+            mark = torch.zeros(1, device="cuda")
+            self._align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
+
+    def align(self):
+        self._align()
+
+    def finish(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def reduce(self, array, how):
+        tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64).copy()).to(self.device)
+        TorchGroup(self._control, self.rank, self.size, self.device).all_reduce(tensor, tensor, how)()
+        return tensor.cpu().numpy()
+
+    def _broadcast(self, array):
+        tensor = torch.from_numpy(array).to(self.device)
+        TorchGroup(self._control, self.rank, self.size, self.device).broadcast(tensor, tensor, 0)()
+        array[:] = tensor.cpu().numpy()
+
+    def _gather(self, array):
+        tensor = torch.from_numpy(array).to(self.device)
+        rows = torch.empty(array.size * self.size if self.rank == 0 else 0, dtype=torch.uint8, device=self.device)
+        TorchGroup(self._control, self.rank, self.size, self.device).gather(tensor, rows, 0)()
+        return list(rows.cpu().numpy().reshape(self.size, -1)) if self.rank == 0 else None
+
+    def split(self, groups):
+        if groups == [list(range(self.size))]:
+            return self._world_group
+        mine = next((members for members in groups if self.rank in members), None)
+        if self._made is None or self._made[0] != groups:
+            if self._made is not None and self._made[1] is not None:
+                dist.destroy_process_group(self._made[1])
+            # Gloo has no split; with local synchronisation only the members of a group take part in making it.
+            made = dist.new_group(mine, use_local_synchronization=True) if mine else None
+            self._made = (groups, made)
+        return TorchGroup(self._made[1], mine.index(self.rank), len(mine), self.device) if mine else None
+
+    def buffer(self, size_bytes):
+        return CudaBuffer(size_bytes) if self.device == "cuda" else HostBuffer(size_bytes)
+
+    def view(self, buffer, dtype_name, first, count):
+        whole = buffer.tensor if self.device == "cuda" else torch.from_numpy(buffer.bytes)
+        dtype = getattr(torch, dtype_name)
+        return whole[first * dtype.itemsize : (first + count) * dtype.itemsize].view(dtype)
+
+    def close(self):
+        dist.destroy_process_group()
