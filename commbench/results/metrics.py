@@ -1,0 +1,56 @@
+"""Figures computed from a sample. Times are microseconds, bandwidths GB/s with G = 10^9."""
+
+import numpy as np
+
+from commbench.ops import OPS
+from commbench.results.records import Sample
+from commbench.timing.statistics import median_interval
+
+
+def time_us(sample: Sample) -> float | None:
+    """The median over samples of (by default) the maximum over ranks; None where nothing was measured."""
+    return float(np.median(sample.samples_us)) if sample.samples_us else None
+
+
+def interval_us(sample: Sample) -> tuple[float, float] | None:
+    """The 95 % interval of that median within this launch (non-parametric); None below 6 samples."""
+    return median_interval(sample.samples_us)
+
+
+def bandwidth_GBps(sample: Sample, at_us: float | None) -> float | None:
+    """algbw: size over the time `at_us`; None for operations without a size."""
+    if not at_us or not sample.point.size_bytes:
+        return None
+    return sample.point.size_bytes / at_us / 1e3
+
+
+def algbw_GBps(sample: Sample) -> float | None:
+    return bandwidth_GBps(sample, time_us(sample))
+
+
+def bus_factor(sample: Sample) -> float | None:
+    """busbw / algbw as nccl-tests defines it; None for a world of one, where no bus is used, and without a size."""
+    op = OPS.get(sample.point.op)
+    if op is None or not op.sized or sample.point.ranks < 2:
+        return None
+    return op.bus_factor(sample.point.ranks)
+
+
+def busbw_GBps(sample: Sample) -> float | None:
+    algbw, factor = algbw_GBps(sample), bus_factor(sample)
+    return None if algbw is None or factor is None else algbw * factor
+
+
+def busbw_interval_GBps(sample: Sample) -> tuple[float, float] | None:
+    """The interval of interval_us as bus bandwidths, lowest first."""
+    interval, factor = interval_us(sample), bus_factor(sample)
+    if interval is None or factor is None or not sample.point.size_bytes:
+        return None
+    return bandwidth_GBps(sample, interval[1]) * factor, bandwidth_GBps(sample, interval[0]) * factor
+
+
+def copies_input(sample: Sample) -> bool:
+    """True where an out-of-place time holds a copy from send to receive buffer, since the library works in place only."""
+    point = sample.point
+    in_place_only = ("broadcast",) if point.backend == "mpi" else ("all_reduce", "reduce", "broadcast")
+    return not point.in_place and point.op in in_place_only

@@ -1,0 +1,105 @@
+"""A run on the disk, read back: plan.json and the journals beside it."""
+
+import fcntl
+from dataclasses import dataclass
+from pathlib import Path
+
+from commbench.errors import HANG, UNMEASURED, UsageError, worst
+from commbench.results.journal import read_lines
+from commbench.results.plan import Plan
+from commbench.results.records import SCHEMA, Sample
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One journal: header and end record ({} where missing), samples, and how many lines could not be read."""
+
+    path: Path
+    header: dict
+    samples: tuple[Sample, ...]
+    end: dict
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a run has left."""
+
+    path: Path
+    plan: Plan
+    launches: tuple[Launch, ...]
+
+    def samples(self) -> list[Sample]:
+        """The samples of all launches; of a point measured again after an error in one launch number, the last."""
+        latest = {}
+        for launch in self.launches:
+            for sample in launch.samples:
+                latest[sample.point.id, sample.launch] = sample
+        return list(latest.values())
+
+    def finished(self, launch: int) -> set[str]:
+        """Ids of points that need not be measured again in repetition `launch`: all but those that ended in an error."""
+        return {s.point.id for s in self.samples() if s.launch == launch and s.status != "error"}
+
+
+def load_run(path) -> Run:
+    """The run in folder `path`. Raises UsageError when it is none or its records are of another schema."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a folder; a run is the folder that `commbench run` printed")
+    plan = Plan.load(path / "plan.json")
+    return Run(path, plan, tuple(_load_launch(p) for p in sorted(path.glob("launch-*.jsonl"))))
+
+
+def _load_launch(path: Path) -> Launch:
+    records, _, unreadable = read_lines(path)
+    header, end, samples = {}, {}, []
+    for record in records:
+        if record.get("schema", SCHEMA) != SCHEMA:
+            raise UsageError(f"{path} has schema {record['schema']!r}; this commbench reads schema {SCHEMA}")
+        kind = record.get("record")
+        if kind == "header":
+            header = record
+        elif kind == "end":
+            end = record
+        elif kind == "point":
+            try:
+                samples.append(Sample.from_json(record))
+            except (TypeError, KeyError, AttributeError):
+                unreadable += 1
+    return Launch(path, header, tuple(samples), end, unreadable)
+
+
+def is_running(path: Path) -> bool:
+    """True while a supervisor holds the lock of the run (the kernel releases it when the process dies)."""
+    try:
+        with open(path / "lock", "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def exit_code(run: Run) -> tuple[int, str]:
+    """(the exit code of the run, why). A launch without an end record was killed: 4. Still running: 3."""
+    if is_running(run.path):
+        return UNMEASURED, "still running"
+    if not run.launches:
+        return HANG, "no launch has begun and none is running"
+    ends = [launch.end for launch in run.launches]
+    todo = {p.id for p in run.plan.points()}
+    complete = all(not todo - run.finished(n) for n in range(1, run.plan.launches + 1))
+    cut = [launch.path.name for launch in run.launches if not launch.end]
+    if not complete and cut:
+        return HANG, f"{cut[-1]} has no end record: it was killed"
+    samples = run.samples()
+    codes = [5 for s in samples if s.status == "wrong"] + [3 for s in samples if s.status == "error"]
+    if samples and all(s.status == "skip" for s in samples):
+        return UNMEASURED, "every point was skipped"
+    if not complete:
+        codes.append(ends[-1].get("exit_code") or UNMEASURED)
+    code = worst(codes)
+    reasons = [end.get("reason", "") for end in ends if end.get("exit_code") == code and end.get("reason")]
+    return code, reasons[-1] if reasons else ("" if code == 0 else "see the rows that are not ok")
