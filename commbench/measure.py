@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from commbench.ops import OPS
-from commbench.ops.op import Call, Op
+from commbench.ops.op import Op, call_of
 from commbench.ops.pattern import Pattern, count_wrong, fill
 from commbench.results.plan import Settings
 from commbench.results.records import Point, Sample
@@ -29,21 +29,7 @@ class Facts:
     launch: int
     oversubscribed: bool
     binding_us: float | None
-    seen: dict  # (op, size_bytes, dtype) -> (algorithm, protocol), or op -> algorithm, from a probe launch
-
-
-def call_of(point: Point) -> Call:
-    """The operation's view of a point: group-relative, without sizes in bytes."""
-    return Call(
-        world_size=len(point.members),
-        count=point.count,
-        root=max(point.root, 0),
-        redop=point.redop,
-        in_place=point.in_place,
-        window=point.params.get("window", 1),
-        matrix=tuple(tuple(row) for row in point.params.get("matrix", ())),
-        result_at_front=point.backend == "mpi",
-    )
+    seen: dict  # "op size_bytes" or "op" -> [algorithm, protocol], as a probe launch of the whole world saw it
 
 
 class Buffers:
@@ -112,25 +98,24 @@ class _Shifted:
         return self.buffer.read(self.offset + at, size_bytes)
 
 
-def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, mark) -> int:
-    """Measure the steps that rank 0 draws; returns how many points had wrong data (the same number on every rank).
+def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, mark) -> None:
+    """Measure the steps that rank 0 draws, and write their lines.
 
     `steps` yields (number, points) and is read on rank 0 only; `mark` is this rank's progress row.
     """
-    buffers, wrong_points = Buffers(world), 0
+    buffers = Buffers(world)
     drawn = iter(steps) if world.rank == 0 else None
     while True:
         mark.phase(EXCHANGE)
         message = world.share(_next_message(drawn, journal, facts) if world.rank == 0 else None)
         if message is None:
-            return wrong_points
+            return
         points = [Point.from_json(data) for data in message["points"]]
         mark.phase(EXCHANGE, step=message["number"])
         samples = _run_step(world, points, buffers, settings, facts, mark)
         if world.rank == 0:
             for sample in samples:
                 journal.write(sample.to_json())
-        wrong_points += world.share(sum(s.status == "wrong" for s in samples) if world.rank == 0 else None)
 
 
 def _next_message(drawn, journal, facts: Facts) -> dict | None:
@@ -283,7 +268,8 @@ def _sample(op: Op, point: Point, rows, timed: _Timed, i: int, warmup, started_a
     wrong = sum(checked) if checked else None
     errors = [row["error"] for row in rows if row["error"] is not None]
     error_max = max(errors) if errors else None
-    algorithm, protocol = facts.seen.get((point.op, point.size_bytes)) or facts.seen.get(point.op) or ("not observed",) * 2
+    seen = facts.seen if point.group == "all" else {}
+    algorithm, protocol = seen.get(f"{point.op} {point.size_bytes}") or seen.get(point.op) or ("not observed",) * 2
     return replace(
         Sample(point, facts.launch, started_at),
         clock=clock,

@@ -1,0 +1,57 @@
+"""The command line: one small file per verb, imported only when its verb is used, so that --help is instant."""
+
+import argparse
+import sys
+from importlib import import_module
+
+from commbench import __version__
+from commbench.errors import HANG, USAGE, CommbenchError
+
+VERBS = {
+    "run": "measure a suite, a suite file or one operation",
+    "perf": "one operation with nccl-tests' flags and its exact table",
+    "status": "what of a run is done, and its exit code",
+    "report": "one self-contained HTML page of a stored run",
+    "export": "a stored run as CSV, JSON or nccl-tests' table",
+    "doctor": "what this machine can run, and how to get what is missing",
+}
+
+EPILOG = """exit codes: 0 pass, 1 below the bar, 2 usage or configuration, 3 could not measure, 4 hang or lost rank, 5 wrong data"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one sentence and where to look."""
+
+    def error(self, message):
+        print(f"{self.prog}: {message}; see `{self.prog} --help`", file=sys.stderr)
+        sys.exit(USAGE)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one verb and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = Parser(
+        prog="commbench",
+        description="Collective-communication benchmarks: measure a fabric, check the data, keep every sample.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"commbench {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    for name, what in VERBS.items():
+        verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", add_help=name != "perf")
+        if name == chosen:
+            import_module(f"commbench.cli.{name}").add_arguments(verb)
+    try:
+        parsed = parser.parse_args(arguments)
+        sys.exit(import_module(f"commbench.cli.{parsed.verb}").main(parsed))
+    except CommbenchError as error:
+        print(f"commbench: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("commbench: stopped by Ctrl-C; finished rows are kept, `--resume` goes on", file=sys.stderr)
+        sys.exit(HANG)
+    except BrokenPipeError:  # `commbench ... | head`
+        sys.stderr.close()
+        sys.exit(0)

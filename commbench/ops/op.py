@@ -27,6 +27,20 @@ class Call:
         return tuple(range(self.world_size))
 
 
+def call_of(point) -> Call:
+    """The call that a point (results/records.py) stands for: ranks counted within its group, elements in place of bytes."""
+    return Call(
+        world_size=len(point.members),
+        count=point.count,
+        root=max(point.root, 0),
+        redop=point.redop,
+        in_place=point.in_place,
+        window=point.params.get("window", 1),
+        matrix=tuple(tuple(row) for row in point.params.get("matrix", ())),
+        result_at_front=point.backend == "mpi",
+    )
+
+
 def _same_as_count(call: Call, rank: int) -> int:
     return call.count
 

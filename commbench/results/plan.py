@@ -35,9 +35,7 @@ class Plan:
     name: str
     steps: tuple[tuple[Point, ...], ...]
     settings: Settings
-    ranks: int
     launches: int = 1
-    interface: str | None = None
     command: tuple[str, ...] = ()
     created_at: str = ""
 
@@ -46,8 +44,9 @@ class Plan:
         what = {"steps": [[p.id for p in step] for step in self.steps], "settings": asdict(self.settings)}
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
-    def backends(self) -> list[str]:
-        return list(dict.fromkeys(step[0].backend for step in self.steps))
+    def worlds(self) -> list[tuple[str, int]]:
+        """The (backend, world size) pairs of its points, in order; each is launched by itself."""
+        return list(dict.fromkeys((step[0].backend, step[0].world_size) for step in self.steps))
 
     def points(self) -> list[Point]:
         return [point for step in self.steps for point in step]
@@ -74,9 +73,7 @@ class Plan:
                 name=data["name"],
                 steps=tuple(tuple(Point.from_json(p) for p in step) for step in data["steps"]),
                 settings=Settings(**data["settings"]),
-                ranks=data["ranks"],
                 launches=data["launches"],
-                interface=data["interface"],
                 command=tuple(data["command"]),
                 created_at=data["created_at"],
             )

@@ -13,7 +13,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Point:
-    """One thing to measure. Sizes are bytes; `members` are ranks of the world; `batch` is calls per sample."""
+    """One thing to measure. Sizes are bytes; `members` are ranks of the world, `ranks` is
+    how many they are; `batch` is calls per sample."""
 
     op: str
     backend: str
@@ -25,6 +26,7 @@ class Point:
     group: str = "all"
     members: tuple[int, ...] = ()
     ranks: int = 0
+    world_size: int = 0
     scope: str = "intra"
     nodes: int = 1
     send_bytes: int = 0

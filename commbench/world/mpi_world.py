@@ -145,7 +145,9 @@ class MpiWorld(World):
 
     def view(self, buffer, dtype_name, first, count):
         dtype = DTYPES[dtype_name]
-        return buffer.bytes[first * dtype.itemsize : (first + count) * dtype.itemsize].view(dtype.storage)
+        # MPI knows no 16-bit floats; such data only moves, so any type of that width will do.
+        storage = "uint16" if dtype.name == "float16" else dtype.storage
+        return buffer.bytes[first * dtype.itemsize : (first + count) * dtype.itemsize].view(storage)
 
     def binding_us(self, calls: int = 2000) -> float:
         """Microseconds of one Allreduce of 8 bytes on COMM_SELF: what the Python binding itself costs per call."""

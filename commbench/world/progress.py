@@ -20,7 +20,9 @@ class Progress:
     def __init__(self, path: Path, local_ranks: int, create: bool = False):
         size = local_ranks * len(_FIELDS) * 8
         if create:
-            path.write_bytes(bytes(size))
+            rows = np.zeros((local_ranks, len(_FIELDS)), dtype=np.int64)
+            rows[:, 1] = -1  # no step yet
+            path.write_bytes(rows.tobytes())
         with open(path, "r+b") as file:
             self._map = mmap.mmap(file.fileno(), size)
         self.table = np.frombuffer(self._map, dtype=np.int64).reshape(local_ranks, len(_FIELDS))

@@ -1,0 +1,141 @@
+"""From the command line to a plan: a suite's tables, changed by the flags, expanded for the world that is there."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from commbench.cli.op_names import OP_NAMES
+from commbench.errors import UsageError
+from commbench.results.plan import Plan, Settings
+from commbench.suite.expand import expand
+from commbench.suite.memory import available_bytes, check_memory
+from commbench.suite.schema import BACKENDS, check_suite, read_suite
+
+_SWEEP = re.compile(r"([^.*+]+)\.\.([^*+]+)(?:\*([\d.]+)|\+(\S+))?")
+
+
+def local_gpus() -> int:
+    """GPUs of this machine, without waking CUDA: a process that has used CUDA cannot be forked."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def default_ranks() -> int:
+    return local_gpus() or len(os.sched_getaffinity(0))
+
+
+def parse_sizes(text: str):
+    """"1M", "8,64K", "8..64M", "8..64M*4" or "1M..8M+1M" in the form that a suite file has."""
+    match = _SWEEP.fullmatch(text.strip())
+    if match is None:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    sweep = {"from": match[1], "to": match[2]}
+    if match[3]:
+        sweep["factor"] = float(match[3])
+    if match[4]:
+        sweep["step"] = match[4]
+    return sweep
+
+
+def suite_tables(args) -> dict:
+    """The tables of the suite that the command line names, with its flags laid over them."""
+    if args.suite is None:
+        raise UsageError("name a suite, a suite file or an operation, such as `commbench run quick`")
+    if args.suite in OP_NAMES:
+        tables = {"name": args.suite, "measure": [{"op": args.suite, "size": {"from": "8", "to": "64M", "factor": 4}}]}
+    else:
+        tables = read_suite(args.suite)
+    if args.backend:
+        tables["backend"] = _words(args.backend)
+    if args.launches is not None:
+        tables["launches"] = args.launches
+    settings = {
+        "iters": args.iters, "warmup": args.warmup, "target": args.target, "budget_s": args.budget,
+        "checks": args.checks, "timeout_s": args.timeout,
+    }  # fmt: skip
+    given = {key: value for key, value in settings.items() if value is not None}
+    if given:
+        tables["settings"] = {**tables.get("settings", {}), **given}
+    axes = {key: _words(value) for key in ("dtype", "redop", "root", "timing", "batch", "window") if (value := getattr(args, key))}
+    for key in {"root", "batch", "window"} & set(axes):
+        axes[key] = [_number(key, word) for word in axes[key]]
+    if args.size:
+        axes["size"] = parse_sizes(args.size)
+    if args.in_place:
+        axes["in_place"] = {"no": [False], "yes": [True], "both": [False, True]}[args.in_place]
+    if args.split:
+        axes["split"] = args.split
+    if args.matrix:
+        axes["matrix"] = args.matrix
+    measures = tables.get("measure")
+    if axes and isinstance(measures, list):
+        tables["measure"] = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
+    return tables
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _number(name: str, word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise UsageError(f"--{name} {word!r} is no whole number") from None
+
+
+def world_here(wanted: int | None, node_of: list[int] | None) -> tuple[int, list[int], bool]:
+    """(ranks, node of each rank, whether a launcher started them). `node_of` is None when ranks start here."""
+    if wanted is not None and wanted < 1:
+        raise UsageError(f"{wanted} ranks make no world; it has at least 1")
+    if node_of is None:
+        ranks = wanted or default_ranks()
+        return ranks, [0] * ranks, False
+    if wanted is not None and wanted != len(node_of):
+        raise UsageError(f"expected {wanted} ranks, world size is {len(node_of)}: start as many tasks as were asked for")
+    return len(node_of), node_of, True
+
+
+def plan_run(args, node_of: list[int] | None) -> Plan:
+    """The plan of `commbench run`. `node_of` is the node of each rank when joined, None when ranks start here.
+
+    Raises UsageError for anything in flags or file that cannot be, and when the buffers do not fit.
+    """
+    suite = check_suite(suite_tables(args), f"suite {args.suite}")
+    _, node_of, joined = world_here(args.ranks if args.ranks is not None else suite.ranks, node_of)
+    return plan_suite(suite, suite.backend or ["nccl" if local_gpus() else "gloo"], node_of, joined)
+
+
+def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> Plan:
+    """The plan of a suite for the world that is there; raises as plan_run does."""
+    from commbench.measure import now
+
+    ranks = len(node_of)
+    per_node = max(node_of.count(node) for node in set(node_of))
+    check_backends(backends, per_node)
+    steps = expand(suite, ranks, backends, node_of, joined)
+    settings = Settings(**suite.settings.model_dump())
+    plan = Plan(suite.name, steps, settings, suite.launches, ("commbench", *sys.argv[1:]), now())
+    check_memory(plan, {w: per_node if w == ranks else w for _, w in plan.worlds()}, None if "nccl" in backends else available_bytes())
+    return plan
+
+
+def check_backends(backends: list[str], ranks_per_node: int) -> None:
+    """Raise when a wanted backend is not there: MeasureError, or UsageError where there are more ranks than GPUs."""
+    from commbench.launch.mpirun import mpirun_command
+
+    for backend in backends:
+        if backend not in BACKENDS:
+            raise UsageError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+        if backend == "mpi":
+            mpirun_command(1, [])
+        if backend == "nccl":
+            gpus = local_gpus()
+            if gpus < ranks_per_node:
+                raise UsageError(
+                    f"{ranks_per_node} ranks on this node need {ranks_per_node} GPUs for NCCL, it has {gpus}; "
+                    "start fewer ranks, or use --backend gloo"
+                )

@@ -1,0 +1,84 @@
+"""A run whose ranks all start on this machine."""
+
+import os
+import socket
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from commbench.errors import UsageError
+
+
+def run_here(args) -> int:
+    from commbench.launch.local import LocalSite
+
+    set_interface(args.iface)
+    return run(args, None, LocalSite())
+
+
+def set_interface(interface: str | None) -> None:
+    """Ranks inherit the interface that --iface names. Raises UsageError when this machine has no such."""
+    if interface is None:
+        return
+    here = [name for _, name in socket.if_nameindex()]
+    if interface not in here:
+        raise UsageError(f"--iface {interface!r}: this machine has no such interface; it has {', '.join(here)}")
+    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+
+
+def run(args, node_of, site) -> int:
+    """`commbench run` on the place where its ranks live."""
+    run_dir, plan = prepare(args, node_of)
+    return conduct(plan, run_dir, site, args.no_report)
+
+
+def prepare(args, node_of):
+    """(folder, plan) of a new run or of the one to resume."""
+    from commbench.cli.planning import plan_run
+    from commbench.results.plan import Plan
+
+    if args.resume:
+        run_dir = Path(args.resume)
+        return run_dir, Plan.load(run_dir / "plan.json")
+    plan = plan_run(args, node_of)
+    run_dir = new_folder(args.out, plan.name)
+    plan.save(run_dir / "plan.json")
+    return run_dir, plan
+
+
+def new_folder(out: str | None, name: str) -> Path:
+    """An empty folder for a run. Raises UsageError when it holds a run already or cannot be made."""
+    run_dir = Path(out) if out else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    if (run_dir / "plan.json").exists():
+        raise UsageError(f"{run_dir} holds a run already; go on with it by --resume {run_dir}, or choose another --out")
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {run_dir} cannot be made: {error.strerror}; choose another --out") from None
+    return run_dir
+
+
+def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
+    """Run the plan with the live view, then print where everything is; the exit code of the run."""
+    from commbench.cli.table import LiveView
+    from commbench.launch.run import execute
+    from commbench.results.store import load_run
+
+    left = len(plan.points()) * plan.launches - sum(s.status != "error" for s in load_run(run_dir).samples())
+    view = LiveView(left, sys.stdout)
+    try:
+        code, reason = execute(plan, run_dir, site, view)
+    finally:
+        view.close()
+    run = load_run(run_dir)
+    counts = {status: sum(s.status == status for s in run.samples()) for status in ("ok", "skip", "wrong", "error")}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    print(f"{told or 'nothing measured'} of {len(plan.points()) * plan.launches} points in {run_dir}")
+    if code:
+        print(f"exit code {code}: {reason}", file=sys.stderr)
+        print(f"go on with: commbench run --resume {run_dir}", file=sys.stderr) if code in (3, 4) else None
+    if not no_report:
+        from commbench.reports.page import write_report
+
+        print(f"report: {write_report(run, run_dir / 'report.html').resolve()}")
+    return code

@@ -1,0 +1,155 @@
+"""Results on a terminal: a table of samples, and the view that stands there while a run goes on.
+
+rich is imported where it is used, so that a log or `--help` never waits for it.
+"""
+
+from collections.abc import Sequence
+
+from commbench.results.metrics import algbw_GBps, busbw_GBps, time_us
+from commbench.results.nccl_tests import number, one_line
+from commbench.results.records import Sample
+from commbench.timing.statistics import relative_half_width
+from commbench.units import format_size
+
+# What samples can differ in. A key that all samples share stands in the title, any other one gets a column.
+_KEYS = {
+    "op": lambda s: s.point.op,
+    "backend": lambda s: s.point.backend,
+    "ranks": lambda s: f"{s.point.ranks} ranks",
+    "group": lambda s: f"group {s.point.group}",
+    "algorithm": lambda s: s.point.algorithm,
+    "dtype": lambda s: s.point.dtype,
+    "redop": lambda s: s.point.redop,
+    "timing": lambda s: s.point.timing,
+    "placement": lambda s: "in place" if s.point.in_place else "out of place",
+    "launch": lambda s: f"launch {s.launch}",
+}
+
+_STYLES = {"ok": "green", "skip": "dim", "wrong": "bold red", "error": "bold red"}
+
+
+def result_table(samples: Sequence[Sample]):
+    """A rich Table of `samples`, a section for each operation, backend and group; sizes ascend within a section.
+
+    ± is half the width of the median's 95 % interval over the median, within one launch.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shared = {name for name, key in _KEYS.items() if len({key(s) for s in samples}) == 1}
+    columns = [name for name in _KEYS if name not in shared]
+    title = ", ".join(one_line(_KEYS[name](samples[0])) for name in _KEYS if name in shared)
+    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+    for name in columns:
+        table.add_column(name)
+    for name in ("size", "time us", "± %", "algbw GB/s", "busbw GB/s", "#wrong", "skew us"):
+        table.add_column(name, justify="right")
+    table.add_column("stop")
+    table.add_column("status")
+    order = list(dict.fromkeys(map(_section, samples)))
+    ordered = sorted(samples, key=lambda s: (order.index(_section(s)), s.point.size_bytes, s.point.in_place, s.launch))
+    for sample, after in zip(ordered, [*ordered[1:], None], strict=True):
+        keys = [one_line(_KEYS[name](sample)) for name in columns]
+        status = Text(_status(sample), style=_STYLES.get(sample.status, ""))
+        cells = [*keys, *_figures(sample), one_line(sample.stop_reason)]
+        ends = after is not None and _section(after) != _section(sample)
+        table.add_row(*map(Text, cells), status, end_section=ends)
+    return table
+
+
+def _section(sample: Sample) -> tuple:
+    point = sample.point
+    return point.op, point.backend, point.group, point.algorithm, point.dtype, point.redop, point.timing
+
+
+def _figures(sample: Sample) -> list[str]:
+    """Size, time, ±, algbw, busbw, #wrong and skew; "-" where there is none, "n/a" for the busbw of a single rank."""
+    width = relative_half_width(sample.samples_us)
+    busbw = "n/a" if sample.point.ranks == 1 else _number(busbw_GBps(sample))
+    return [
+        format_size(sample.point.size_bytes),
+        _number(time_us(sample)),
+        "-" if width is None else f"{100 * width:.1f}",
+        _number(algbw_GBps(sample)),
+        busbw,
+        "-" if sample.wrong is None else str(sample.wrong),
+        _number(sample.skew_us),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else number(value, 7).strip()
+
+
+def _status(sample: Sample) -> str:
+    return one_line(f"{sample.status}: {sample.reason}" if sample.reason else sample.status)
+
+
+def point_line(sample: Sample) -> str:
+    """One finished point in words, for a log."""
+    point = sample.point
+    size, time, width, _, busbw, wrong, _ = _figures(sample)
+    what = f"{point.op} {point.backend} {point.group} of {point.ranks} {size}{' in place' if point.in_place else ''}"
+    if not sample.samples_us:
+        return one_line(f"{what}: {_status(sample)}")
+    checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
+    spread = "" if width == "-" else f" ±{width} %"
+    return one_line(f"{what}: {time} us{spread}, busbw {busbw} GB/s, {checked}, {sample.stop_reason}, {_status(sample)}")
+
+
+class LiveView:
+    """What a person sees while a run goes on: on a terminal a progress bar under the lines, in a log the lines alone.
+
+    The bar is drawn by the calls below and by no thread: ranks are forked from this process.
+    """
+
+    def __init__(self, total: int, stream):
+        """`total` points are to come; lines go to `stream`."""
+        self._total, self._done, self._stream, self._bar = total, 0, stream, None
+        if stream.isatty():
+            self._bar = _progress_bar(stream)
+            self._task = self._bar.add_task("", total=total)
+            self._bar.start()
+
+    def header(self, record: dict) -> None:
+        """What a launch noticed about its world, a line each."""
+        for note in record.get("notes", ()):
+            self.message(note)
+
+    def point(self, sample: Sample) -> None:
+        """A line for a finished point, and the bar one step on."""
+        self._done += 1
+        self.message(f"{self._done:>{len(str(self._total))}}/{self._total} {point_line(sample)}")
+        if self._bar:
+            self._bar.update(self._task, advance=1, refresh=True)
+
+    def message(self, text: str) -> None:
+        """A line of its own."""
+        if self._bar:
+            from rich.text import Text
+
+            self._bar.console.print(Text(one_line(text)))
+        else:
+            print(one_line(text), file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """The bar stays as it is and the cursor is given back."""
+        if self._bar:
+            self._bar.stop()
+
+
+def _progress_bar(stream):
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

@@ -1,0 +1,120 @@
+"""A whole run from its plan: launch after launch, each ended by an end record; what is finished is not measured again."""
+
+import fcntl
+from itertools import product
+from pathlib import Path
+
+from commbench.errors import HANG, PASS, UNMEASURED, WRONG, MeasureError, UsageError
+from commbench.launch.probe import probe
+from commbench.launch.spec import LaunchSpec
+from commbench.launch.watch import Outcome
+from commbench.measure import now
+from commbench.results.journal import Journal, read_lines
+from commbench.results.plan import Plan
+from commbench.results.records import SCHEMA, Sample
+from commbench.results.store import exit_code, load_run
+
+
+def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
+    """Measure what `run_dir` lacks of `plan`; returns the run's exit code and the reason for it.
+
+    `site.launch(spec, tick)` runs one launch. `view` is told of headers (view.header), points (view.point)
+    and messages (view.message) as they come.
+    Raises UsageError when another process is at work in the same folder.
+    """
+    with open(run_dir / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"{run_dir} is being measured by another process; wait for it or use another --out") from None
+        for repetition, world in product(range(1, plan.launches + 1), plan.worlds()):
+            if _until_done(plan, run_dir, site, view, world, repetition) == HANG:
+                break  # what hung once hangs again; the rows so far stand
+    return exit_code(load_run(run_dir))
+
+
+def _until_done(plan, run_dir, site, view, world, repetition) -> int:
+    """Launches of one world until nothing is left. A point that failed is given up, and the rest gets a new launch."""
+    given_up: set[str] = set()
+    seen = None
+    steps = [step for step in plan.steps if (step[0].backend, step[0].world_size) == world]
+    while True:
+        done = load_run(run_dir).finished(repetition) | given_up
+        if all(point.id in done for step in steps for point in step):
+            return PASS
+        if seen is None:
+            seen = probe(plan, world, site)
+        outcome = _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen)
+        if outcome.exit_code != PASS:
+            view.message(outcome.reason)
+        if outcome.exit_code != UNMEASURED or outcome.step is None:
+            return outcome.exit_code
+        given_up |= {point.id for point in plan.steps[outcome.step]}
+
+
+def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) -> Outcome:
+    number = len(list(run_dir.glob("launch-*.jsonl"))) + 1
+    journal = run_dir / f"launch-{number:03d}.jsonl"
+    journal.touch()
+    spec = LaunchSpec(
+        run_dir=str(run_dir),
+        journal=str(journal),
+        backend=world[0],
+        ranks=world[1],
+        repetition=repetition,
+        timeout_s=plan.settings.timeout_s,
+        given_up=tuple(given_up),
+        seen=seen,
+    )
+    tail = _Tail(journal, view)
+    try:
+        outcome = site.launch(spec, tail.read)
+    except MeasureError as error:
+        outcome = Outcome(UNMEASURED, str(error))
+    tail.read()
+    _close(journal, plan, outcome, repetition)
+    tail.read()
+    return outcome
+
+
+def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:
+    """The lines of points in flight that failed, then the end record. No rank is alive any more."""
+    records, _, _ = read_lines(path)
+    written = {record["id"] for record in records if record.get("record") == "point"}
+    code = outcome.exit_code
+    if code == PASS and any(record.get("status") == "wrong" for record in records):
+        code = WRONG
+    in_flight = [p for p in plan.steps[outcome.step] if p.id not in written] if outcome.step is not None else []
+    journal = Journal(path)
+    for point in in_flight:
+        if code == UNMEASURED:
+            failed = Sample(point, repetition, now(), status="error", reason=outcome.reason)
+            journal.write(failed.to_json())
+    journal.write(
+        {
+            "record": "end",
+            "schema": SCHEMA,
+            "exit_code": code,
+            "reason": outcome.reason,
+            "missing": outcome.missing,
+            "point": in_flight[0].id if in_flight else None,
+            "finished_at": now(),
+        }
+    )
+    journal.close()
+
+
+class _Tail:
+    """Hands each new point of a journal to the view."""
+
+    def __init__(self, path: Path, view):
+        self._path, self._view, self._at = path, view, 0
+
+    def read(self) -> None:
+        if self._path.stat().st_size > self._at:
+            records, self._at, _ = read_lines(self._path, self._at)
+            for record in records:
+                if record.get("record") == "point":
+                    self._view.point(Sample.from_json(record))
+                elif record.get("record") == "header":
+                    self._view.header(record)

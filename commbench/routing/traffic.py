@@ -1,0 +1,54 @@
+"""Traffic matrices for all_to_all_v: element (i, j) is what rank i sends to rank j."""
+
+import csv
+from pathlib import Path
+
+from commbench.errors import UsageError
+
+
+def equal(n: int) -> list[list[float]]:
+    """The same to everyone: all_to_all_v as all_to_all."""
+    return [[1.0] * n for _ in range(n)]
+
+
+def ramp(n: int) -> list[list[float]]:
+    """Rank j is sent j shares by everyone: nothing for rank 0, twice the mean for the last."""
+    return [[float(j) for j in range(n)] if n > 1 else [1.0] for _ in range(n)]
+
+
+PRESETS = {"equal": equal, "ramp": ramp}
+
+
+def read_csv(path: Path) -> list[list[float]]:
+    """A square matrix of numbers of at least 0, one row a line. Raises UsageError naming file and line."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"matrix file {path} cannot be read: {error}") from None
+    matrix = []
+    for number, row in enumerate(rows, 1):
+        try:
+            matrix.append([float(cell) for cell in row])
+        except ValueError:
+            raise UsageError(f"matrix file {path}, row {number}: {','.join(row)!r} are not all numbers") from None
+    return matrix
+
+
+def check(matrix, n: int, name: str) -> None:
+    """Raise UsageError unless `matrix` is n x n, finite, without negative entries, and not all zero."""
+    if len(matrix) != n or any(len(row) != n for row in matrix):
+        shape = f"{len(matrix)} x {'/'.join(sorted({str(len(row)) for row in matrix})) or 0}"
+        raise UsageError(f"{name} is {shape}, but the group has {n} ranks: it must be {n} x {n}")
+    cells = [cell for row in matrix for cell in row]
+    if any(not 0 <= cell < float("inf") for cell in cells):
+        raise UsageError(f"{name} has an entry that is negative or no finite number; shares are 0 or more")
+    if not any(cells):
+        raise UsageError(f"{name} is all zero: nothing would be sent")
+
+
+def scaled(weights, elements: int) -> tuple[tuple[int, ...], ...]:
+    """`weights` as whole elements, so that the most one rank sends or receives is at most `elements`."""
+    n = len(weights)
+    heaviest = max([sum(row) for row in weights] + [sum(row[j] for row in weights) for j in range(n)])
+    return tuple(tuple(int(cell * elements / heaviest) for cell in row) for row in weights)

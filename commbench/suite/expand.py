@@ -1,0 +1,133 @@
+"""From a suite to the steps of a plan: every combination of its axes as points with all their sizes worked out."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from commbench.ops import OPS
+from commbench.ops.capabilities import refusal
+from commbench.ops.op import call_of
+from commbench.results.records import Point
+from commbench.routing import traffic
+from commbench.suite.groups import split_groups
+from commbench.suite.schema import Measure, Suite
+from commbench.world.dtypes import DTYPES
+
+
+def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], joined: bool = False) -> tuple[tuple[Point, ...], ...]:
+    """The steps of `suite`; equal points appear once. `ranks` is the world size where a measure names none of its own,
+    and rank r lives on node node_of[r] (all on the last one beyond its end).
+
+    `joined`: the world is what a launcher started, so a measure that wants another size is skipped.
+    What a backend cannot do becomes a point of status "skip" with the reason. Raises UsageError for a split, root or
+    matrix that does not fit the world.
+    """
+    steps, seen = [], set()
+    for backend in backends:
+        for measure in suite.measure:
+            if backend not in (measure.backend or backends):
+                continue
+            world_size = measure.ranks or ranks
+            nodes = node_of + node_of[-1:] * (world_size - len(node_of))
+            for step in _steps(measure, backend, world_size, nodes):
+                if joined and world_size != ranks:
+                    reason = f"wants a world of {world_size} ranks, the launcher started {ranks}"
+                    step = tuple(replace(point, world_size=ranks, status="skip", reason=reason) for point in step)
+                ids = tuple(point.id for point in step)
+                if ids not in seen:
+                    seen.add(ids)
+                    steps.append(step)
+    return tuple(steps)
+
+
+def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
+    for name, algorithm, split, dtype in product(measure.op, measure.algorithm, measure.split, measure.dtype):
+        op = OPS[name]
+        axes = product(
+            measure.redop if op.reduces else ["none"],
+            measure.root if op.rooted else [-1],
+            _in_place(measure, op),
+            measure.timing,
+            measure.window if op.windowed else [1],
+            measure.size if op.sized else [0],
+        )
+        for redop, root, in_place, timing, window, size in axes:
+            for batch in measure.batch if timing == "streaming" else [1]:
+                point = Point(
+                    op=name,
+                    backend=backend,
+                    size_bytes=0,
+                    world_size=ranks,
+                    kind=op.kind,
+                    algorithm=algorithm,
+                    dtype=dtype,
+                    redop=redop,
+                    root=root,
+                    in_place=in_place,
+                    timing=timing,
+                    batch=batch,
+                )
+                groups = _groups(split, op, ranks)
+                yield tuple(_sized(point, label, members, size, window, measure, node_of) for label, members in groups)
+
+
+def _in_place(measure: Measure, op) -> list[bool]:
+    """The wanted placements; in-place is left out where the operation has none, unless nothing else was asked for."""
+    if op.in_place is None and False in measure.in_place:
+        return [False]
+    return list(dict.fromkeys(measure.in_place))
+
+
+def _groups(split: str, op, ranks: int):
+    if op.group_size == 2 and split == "all" and ranks > 2:
+        return [(f"0,{ranks - 1}", (0, ranks - 1))]  # the pair that is farthest apart in most rank orders
+    return split_groups(split, ranks)
+
+
+def _sized(point: Point, label: str, members, size: int, window: int, measure: Measure, node_of) -> Point:
+    op, n, itemsize = OPS[point.op], len(members), DTYPES[point.dtype].itemsize
+    nodes = len({node_of[rank] for rank in members})
+    params = {"requested_bytes": size} if op.sized else {}
+    if measure.align > 1:
+        params["align_bytes"] = measure.align
+    if op.windowed:
+        params["window"] = window
+    count = op.count(size // itemsize, n)
+    count -= count % max(1, measure.align // itemsize)
+    if op.name == "all_to_all_v":
+        params["matrix"] = [list(row) for row in traffic.scaled(_weights(measure, n), count)]
+    point = replace(
+        point,
+        group=label,
+        members=members,
+        ranks=n,
+        nodes=nodes,
+        scope="intra" if nodes == 1 else "inter" if nodes == n else "mixed",
+        params=params,
+        count=count,
+    )
+    reason = refusal(point.backend, point.op, point.dtype, point.redop, point.in_place, n)
+    if reason is None and op.group_size and n > op.group_size:
+        reason = f"{op.name} runs between {op.group_size} ranks, the group has {n}"
+    if reason is None and point.root >= n:
+        reason = f"root {point.root} is not in the group, which has ranks 0 to {n - 1}"
+    if reason is not None:
+        return replace(point, status="skip", reason=reason)
+    call = call_of(point)
+    return replace(
+        point,
+        size_bytes=op.size(call) * itemsize,
+        send_bytes=max(op.send(call, rank) for rank in range(n)) * itemsize,
+        recv_bytes=max(op.recv(call, rank) for rank in range(n)) * itemsize,
+    )
+
+
+def _weights(measure: Measure, n: int):
+    if isinstance(measure.matrix, str):
+        if measure.matrix in traffic.PRESETS:
+            return traffic.PRESETS[measure.matrix](n)
+        weights, name = traffic.read_csv(Path(measure.matrix)), f"matrix file {measure.matrix}"
+    else:
+        weights, name = measure.matrix, "matrix"
+    traffic.check(weights, n, name)
+    return weights

@@ -1,0 +1,55 @@
+"""Is there room for the buffers of all ranks of a node? Asked before the first rank starts."""
+
+from pathlib import Path
+
+from commbench.errors import UsageError
+from commbench.results.plan import Plan
+from commbench.units import format_bytes, format_size
+
+_RANK_OVERHEAD = 64 * 2**20  # what a rank that has started touches beyond the pages it shares with its parent
+
+
+def needed_bytes(plan: Plan, ranks_per_node: dict[int, int]) -> tuple[int, object]:
+    """(bytes that the ranks of one node need at most, the point that needs most).
+
+    `ranks_per_node`: how many ranks of a world of that size share a node. Each rank keeps its largest send and its
+    largest receive buffer; Gloo and MPI may hold one more copy of the larger one inside.
+    """
+    heaviest, needed = None, 0
+    for backend, world_size in plan.worlds():
+        points = [p for p in plan.points() if (p.backend, p.world_size) == (backend, world_size)]
+        send = max(p.send_bytes for p in points)
+        recv = max(p.recv_bytes for p in points)
+        copy = max(send, recv) if backend != "nccl" else 0
+        total = ranks_per_node[world_size] * (send + recv + copy + _RANK_OVERHEAD)
+        if total > needed:
+            needed, heaviest = total, max(points, key=lambda p: p.send_bytes + p.recv_bytes)
+    return needed, heaviest
+
+
+def available_bytes(procfs: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes of host memory that can be had: MemAvailable, or what the cgroup leaves when that is less; None if unknown."""
+    candidates = []
+    try:
+        for line in (procfs / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                candidates.append(int(line.split()[1]) * 1024)
+    except (OSError, ValueError):
+        pass
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        try:
+            candidates.append(int((cgroup / limit).read_text()) - int((cgroup / used).read_text()))
+        except (OSError, ValueError):  # "max": no limit
+            pass
+    return min(candidates) if candidates else None
+
+
+def check_memory(plan: Plan, ranks_per_node: dict[int, int], available: int | None) -> None:
+    """Raise UsageError "needs X, have Y" when the plan's buffers do not fit into `available` bytes."""
+    needed, point = needed_bytes(plan, ranks_per_node)
+    if available is not None and needed > available:
+        raise UsageError(
+            f"{point.op} of {format_size(point.params.get('requested_bytes', point.size_bytes))} needs "
+            f"{format_bytes(needed)} for the buffers of {ranks_per_node[point.world_size]} ranks on one node, "
+            f"have {format_bytes(max(available, 0))}; use smaller sizes or fewer ranks per node"
+        )

@@ -1,0 +1,164 @@
+"""The form of a suite file. pydantic reports all errors of a file at once, each with its path."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+
+from commbench.errors import UsageError
+from commbench.ops import OPS
+from commbench.units import parse_size
+from commbench.world.dtypes import ALIASES, DTYPES
+
+SHIPPED = Path(__file__).parent
+BACKENDS = ("gloo", "nccl", "mpi")
+
+
+def _listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def _size(value) -> int:
+    try:
+        return parse_size(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+def _op(value):
+    if value not in OPS:
+        raise ValueError(f"there is no operation {value!r}; there are {', '.join(OPS)}")
+    return value
+
+
+def _dtype(value):
+    name = ALIASES.get(str(value).lower(), value)
+    if name not in DTYPES:
+        raise ValueError(f"there is no dtype {value!r}; there are {', '.join(DTYPES)}")
+    return name
+
+
+def _algorithm(value):
+    if value != "library":
+        raise ValueError(f"algorithm {value!r} cannot be run by this version; it runs \"library\", the library's own choice")
+    return value
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+Listed = BeforeValidator(_listed)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sweep(_Strict):
+    """Sizes from..to, multiplied by `factor` or increased by `step`."""
+
+    from_: Size = Field(alias="from")
+    to: Size
+    factor: Annotated[float, Field(gt=1)] | None = None
+    step: Size | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self):
+        if self.to < self.from_:
+            raise ValueError(f"to ({self.to}) is smaller than from ({self.from_})")
+        if self.factor is not None and self.step is not None:
+            raise ValueError("give either factor or step, not both")
+        if self.step == 0:
+            raise ValueError("step is 0; the sweep would never end")
+        if self.from_ == 0 and self.step is None and self.to > 0:
+            raise ValueError("a sweep by factor cannot start at 0; start at 1 or more, or use step")
+        return self
+
+    def sizes(self) -> list[int]:
+        sizes, size = [], self.from_
+        while size <= self.to:
+            sizes.append(size)
+            size = size + self.step if self.step else max(size + 1, int(size * (self.factor or 2)))
+        return sizes
+
+
+def _sizes(value):
+    if isinstance(value, dict):
+        return Sweep.model_validate(value).sizes()
+    return _listed(value)
+
+
+class Measure(_Strict):
+    """One [[measure]] table. A list sweeps; an axis that an operation does not have does not multiply it."""
+
+    op: Annotated[list[Annotated[str, BeforeValidator(_op)]], Listed] = Field(min_length=1)
+    backend: Annotated[list[Literal[BACKENDS]], Listed] | None = None
+    ranks: PositiveInt | None = None
+    algorithm: Annotated[list[Annotated[str, BeforeValidator(_algorithm)]], Listed] = ["library"]
+    size: Annotated[list[Size], BeforeValidator(_sizes)] = Field(default=[2**20], min_length=1)
+    dtype: Annotated[list[Annotated[str, BeforeValidator(_dtype)]], Listed] = ["float32"]
+    redop: Annotated[list[Literal["sum", "prod", "min", "max", "avg"]], Listed] = ["sum"]
+    root: Annotated[list[Annotated[int, Field(ge=0)]], Listed] = [0]
+    in_place: Annotated[list[bool], Listed] = [False]
+    timing: Annotated[list[Literal["isolated", "streaming"]], Listed] = ["isolated"]
+    batch: Annotated[list[PositiveInt], Listed] = [20]
+    split: Annotated[list[str], Listed] = ["all"]
+    window: Annotated[list[PositiveInt], Listed] = [64]
+    matrix: str | list[list[float]] = "ramp"
+    align: PositiveInt = 1
+
+
+class SettingsTable(_Strict):
+    """How points are measured; see Settings in results/plan.py."""
+
+    warmup: Annotated[int, Field(ge=0)] = 10
+    warmup_s: Annotated[float, Field(ge=0)] = 0.25
+    iters: PositiveInt | None = None
+    target: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    budget_s: Annotated[float, Field(gt=0)] = 1.0
+    max_samples: PositiveInt = 1000
+    checks: Annotated[int, Field(ge=0)] = 1
+    timeout_s: Annotated[float, Field(gt=0)] = 60.0
+
+
+class Suite(_Strict):
+    """A whole suite file."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    ranks: PositiveInt | None = None
+    backend: Annotated[list[Literal[BACKENDS]], Listed] | None = None
+    launches: PositiveInt = 1
+    settings: SettingsTable = SettingsTable()
+    measure: list[Measure] = Field(min_length=1)
+
+
+def shipped_suites() -> list[str]:
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def read_suite(name: str) -> dict:
+    """The tables of a shipped suite or of a TOML file. Raises UsageError when there is no such, or it is no TOML."""
+    path = SHIPPED / f"{name}.toml" if name in shipped_suites() else Path(name)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError):
+        raise UsageError(
+            f"there is no suite, suite file or operation {name!r}; suites: {', '.join(shipped_suites())}; operations: {', '.join(OPS)}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"suite file {path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"suite file {path} is not valid TOML: {error}") from None
+
+
+def check_suite(tables: dict, source: str) -> Suite:
+    """The suite that `tables` describe. Raises UsageError with every error and its path, one a line."""
+    try:
+        return Suite.model_validate(tables)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors():
+            where = ".".join(str(part) for part in item["loc"]) or "the file"
+            message = item["msg"].removeprefix("Value error, ")
+            found = f" (found {item['input']!r})" if item["type"] not in ("value_error", "missing", "extra_forbidden") else ""
+            lines.append(f"  {where}: {message}{found}")
+        raise UsageError(f"{source} has {len(lines)} error{'s' * (len(lines) > 1)}:\n" + "\n".join(lines)) from None

@@ -1,0 +1,1 @@
+"""Pages for people: the figures, tables and definitions of a run in one HTML file."""

@@ -1,0 +1,99 @@
+"""The report of a run: one HTML file that needs nothing else, not even a network."""
+
+import base64
+import hashlib
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from commbench.errors import UsageError
+from commbench.reports.definitions import FACTORS
+from commbench.reports.facts import facts
+from commbench.reports.figures import colours, overview_figure, size_figure, unsized_figure
+from commbench.reports.rows import Row, figure, rows_of
+from commbench.reports.series import Panel, panels
+from commbench.reports.table import slowest, table
+from commbench.reports.verdict import verdict
+from commbench.results.store import Run
+from commbench.units import format_size
+
+_HERE = Path(__file__).parent
+
+
+def write_report(run: Run, path: Path) -> Path:
+    """Write the page of `run` to `path` and return it. Raises UsageError when it cannot be written there."""
+    try:
+        # A lone surrogate, which JSON can hold, has no place in UTF-8.
+        path.write_bytes(page(run).encode("utf-8", errors="replace"))
+    except OSError as error:
+        raise UsageError(f"the report cannot be written to {path}: {error.strerror}; name a file in a folder that exists") from None
+    return path
+
+
+def page(run: Run) -> str:
+    """The page of `run` as HTML."""
+    rows = rows_of(run.samples())
+    drawn = panels(rows)
+    backends = list(dict.fromkeys([*run.plan.backends(), *(row.point.backend for row in rows)]))
+    colour = colours(backends)
+    scripts = [Markup(get_plotlyjs()), Markup((_HERE / "report.js").read_text("utf-8"))]
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"figure": figure, "size": format_size}
+    return environment.get_template("page.html").render(
+        run=run,
+        policy=_policy(scripts),
+        style=Markup((_HERE / "style.css").read_text("utf-8")),
+        scripts=scripts,
+        verdict=verdict(run, rows),
+        facts=facts(run),
+        backends=[(backend, colour[backend]) for backend in backends],
+        overview=overview_figure(drawn, colour, backends) if drawn else None,
+        sections=_sections(drawn, colour),
+        undrawn=_undrawn(rows, drawn),
+        launches=len({row.sample.launch for row in rows}),
+        table=table(rows),
+        slowest=slowest,
+        factors=FACTORS,
+    )
+
+
+def _policy(scripts: list[str]) -> str:
+    """A content security policy: nothing is loaded, and no script runs but these, whatever a journal holds."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}"
+
+
+def _sections(drawn: list[Panel], colour: dict[str, str]) -> list[dict]:
+    """A section for each operation, with a figure for each number of ranks it ran on."""
+    sections = {}
+    for panel in drawn:
+        made = size_figure(panel, colour) if panel.sizes else unsized_figure(panel, colour)
+        sections.setdefault(panel.op, []).append({"panel": panel, "figure": made, "lagging": _lagging(panel)})
+    return [{"op": op, "figures": of_op} for op, of_op in sections.items()]
+
+
+def _lagging(panel: Panel) -> list[dict]:
+    """Where many groups share a style: for each backend and way of measuring the slowest group at the largest size."""
+    if not panel.many_groups:
+        return []
+    found = {}
+    for series in panel.series:
+        if series.spots:
+            key = (series.name(with_group=False), series.spots[-1].point.size_bytes)
+            found.setdefault(key, []).append((series.spots[-1].time_us, series.group))
+    largest = max((size for _, size in found), default=0)
+    return [
+        {"name": name, "size": size, "groups": len(times), "slowest": max(times), "median": sorted(times)[(len(times) - 1) // 2][0]}
+        for (name, size), times in found.items()
+        if size == largest and len(times) > 1
+    ]
+
+
+def _undrawn(rows: list[Row], drawn: list[Panel]) -> list[str]:
+    """Operations that stand in the table only, since nothing of them could be drawn."""
+    return sorted({row.point.op for row in rows} - {panel.op for panel in drawn})

@@ -1,0 +1,103 @@
+"use strict";
+
+// Figures: their data lies beside them as JSON; ink and grid follow the page's colours.
+(() => {
+  const figures = [...document.querySelectorAll(".figure")].map((box) => {
+    const content = JSON.parse(box.querySelector("script").textContent);
+    return { box, ...content };
+  });
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  const themed = (layout) => {
+    const [ink, grid, paper] = [colour("--ink"), colour("--grid"), colour("--paper")];
+    const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, tickcolor: grid, exponentformat: "none", separatethousands: true };
+    const dressed = {
+      ...layout,
+      autosize: true,
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: colour("--font"), size: 12, color: ink },
+      hoverlabel: { align: "left", bgcolor: paper, bordercolor: grid, font: { color: ink, size: 12 } },
+    };
+    for (const name of Object.keys(layout)) {
+      if (/^[xy]axis/.test(name)) dressed[name] = { ...axis, ...layout[name] };
+    }
+    return dressed;
+  };
+
+  const draw = ({ box, data, layout }) =>
+    Plotly.react(box, data, themed(layout), {
+      responsive: true,
+      displaylogo: false,
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    });
+
+  // One after the other, so that the page can be read and scrolled meanwhile.
+  const waiting = [...figures];
+  const next = () => {
+    if (!waiting.length) return;
+    draw(waiting.shift());
+    setTimeout(next, 0);
+  };
+  next();
+
+  const drawAll = () => {
+    waiting.length = 0;
+    figures.forEach(draw);
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  addEventListener("beforeprint", () => {
+    document.documentElement.dataset.theme = "light"; // dark ink on white paper
+    drawAll();
+  });
+  addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.theme;
+    drawAll();
+  });
+})();
+
+// The table: a click on a head sorts, a second one turns it round; what has no value stays last.
+(() => {
+  const table = document.getElementById("rows");
+  if (!table) return;
+  const body = table.tBodies[0];
+  const rows = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells];
+
+  const keyOf = (cell, numeric) => {
+    const text = cell.dataset.key ?? cell.textContent;
+    if (!numeric) return text === "–" ? "" : text;
+    const number = parseFloat(text);
+    return Number.isNaN(number) ? null : number;
+  };
+  const missing = (key) => key === null || key === "";
+
+  heads.forEach((head, column) => {
+    head.firstElementChild.addEventListener("click", () => {
+      const numeric = head.classList.contains("num");
+      const rising = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+      const keys = new Map(rows.map((row) => [row, keyOf(row.cells[column], numeric)]));
+      const compare = (a, b) => {
+        if (missing(a) || missing(b)) return missing(a) - missing(b);
+        const order = numeric ? a - b : a < b ? -1 : a > b ? 1 : 0;
+        return rising ? order : -order;
+      };
+      body.append(...rows.sort((a, b) => compare(keys.get(a), keys.get(b))));
+    });
+  });
+
+  const texts = new Map(rows.map((row) => [row, [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase()]));
+  const shown = document.getElementById("shown");
+  document.getElementById("filter").addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    for (const row of rows) {
+      row.hidden = !words.every((word) => texts.get(row).includes(word));
+      count += !row.hidden;
+    }
+    shown.textContent = words.length ? `${count} of ${rows.length} rows` : `${rows.length} rows`;
+  });
+  document.getElementById("unfold")?.addEventListener("change", (event) => table.classList.toggle("unfolded", event.target.checked));
+})();

@@ -1,0 +1,132 @@
+"""The full table: one column is a name, a kind and the cell it makes of a row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from commbench.reports.rows import Row, figure, span
+from commbench.results import metrics
+from commbench.timing.statistics import percentile
+from commbench.units import format_size
+
+
+@dataclass(frozen=True)
+class Column:
+    """`cell` gives the text, or (text, number to sort by; None sorts last). `fixed` columns are never folded away."""
+
+    name: str
+    cell: Callable
+    numeric: bool = False
+    fixed: bool = False
+
+
+def _number(get) -> Callable:
+    return lambda row: (figure(get(row)), get(row))
+
+
+def _count(get) -> Callable:
+    return lambda row: (str(get(row)), get(row))
+
+
+def _percentile(percent: float) -> Callable:
+    return _number(lambda row: percentile(row.sample.samples_us, percent))
+
+
+def _busbw(row: Row):
+    applies = metrics.bus_factor(row.sample) is not None
+    return (figure(row.busbw_GBps) if applies else "n/a", row.busbw_GBps)
+
+
+def _interval(row: Row):
+    return span(row.interval_us), row.interval_us and row.interval_us[0]
+
+
+def _wrong(row: Row):
+    wrong = row.sample.wrong
+    return ("not checked" if row.ok else "–", None) if wrong is None else (str(wrong), wrong)
+
+
+def slowest(row: Row):
+    """(The rank that was the slowest most often, with its share of the samples; that share)."""
+    counts, samples = row.sample.slowest_count, len(row.sample.samples_us)
+    if not samples or len(counts) < 2 or not any(counts):
+        return "–", None
+    worst = int(np.argmax(counts))
+    rank = row.point.members[worst] if worst < len(row.point.members) else worst
+    share = counts[worst] / samples
+    return f"{rank} ({share:.0%})", share
+
+
+def _params(row: Row) -> str:
+    """Plain parameters by value; a matrix is only named."""
+    return ", ".join(
+        f"{name} {value}" if isinstance(value, (str, int, float)) else name for name, value in row.point.params.items()
+    )
+
+
+def _remarks(row: Row) -> str:
+    if not row.ok:
+        return ""
+    remarks = {
+        "oversubscribed": row.sample.oversubscribed,
+        "copy in the timed call": metrics.copies_input(row.sample),
+        "buffers not aligned": not row.sample.aligned,
+    }
+    return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+COLUMNS = (
+    Column("op", lambda row: row.point.op, fixed=True),
+    Column("backend", lambda row: row.point.backend, fixed=True),
+    Column("group", lambda row: row.point.group),
+    Column("ranks", _count(lambda row: row.point.ranks), numeric=True),
+    Column("size", lambda row: (format_size(row.point.size_bytes), row.point.size_bytes), numeric=True, fixed=True),
+    Column("count", _count(lambda row: row.point.count), numeric=True),
+    Column("dtype", lambda row: row.point.dtype),
+    Column("redop", lambda row: row.point.redop),
+    Column("root", lambda row: (str(row.point.root), row.point.root) if row.point.root >= 0 else ("–", None), numeric=True),
+    Column("in place", lambda row: "yes" if row.point.in_place else "no"),
+    Column("params", _params),
+    Column("timing", lambda row: row.point.timing),
+    Column("batch", _count(lambda row: row.point.batch), numeric=True),
+    Column("time, µs", _number(lambda row: row.time_us), numeric=True, fixed=True),
+    Column("95 % interval, µs", _interval, numeric=True, fixed=True),
+    Column("min, µs", _number(lambda row: min(row.sample.samples_us, default=None)), numeric=True),
+    Column("p95, µs", _percentile(95), numeric=True),
+    Column("p99, µs", _percentile(99), numeric=True),
+    Column("algbw, GB/s", _number(lambda row: row.algbw_GBps), numeric=True),
+    Column("busbw, GB/s", _busbw, numeric=True, fixed=True),
+    Column("#wrong", _wrong, numeric=True, fixed=True),
+    Column("skew, µs", _number(lambda row: row.sample.skew_us), numeric=True),
+    Column("slowest rank", slowest, numeric=True),
+    Column("algorithm", lambda row: row.point.algorithm),
+    Column("algorithm seen", lambda row: row.sample.algorithm_seen),
+    Column("samples", _count(lambda row: len(row.sample.samples_us)), numeric=True),
+    Column("stopped", lambda row: row.sample.stop_reason),
+    Column("launch", _count(lambda row: row.sample.launch), numeric=True),
+    Column("status", lambda row: row.sample.status, fixed=True),
+    Column("remarks", _remarks),
+    Column("reason", lambda row: row.sample.reason),
+)
+
+
+def table(rows: list[Row]) -> dict:
+    """Heads and lines of cells (text, sort key or None, folded), and what stands in the folded columns.
+
+    A column that holds the same in every row is folded: the page names its value once and hides it until asked.
+    """
+    cells = [[column.cell(row) for column in COLUMNS] for row in rows]
+    cells = [[cell if isinstance(cell, tuple) else (cell, None) for cell in line] for line in cells]
+    held = [{line[i][0] for line in cells} for i in range(len(COLUMNS))]
+    folded = [len(rows) > 1 and len(held[i]) == 1 and not column.fixed for i, column in enumerate(COLUMNS)]
+    same = [(column.name, held[i].pop()) for i, column in enumerate(COLUMNS) if folded[i]]
+    return {
+        "heads": [(column.name, column.numeric, fold) for column, fold in zip(COLUMNS, folded, strict=True)],
+        "lines": [
+            (row.sample.status, [(*cell, c.numeric, f) for cell, c, f in zip(line, COLUMNS, folded, strict=True)])
+            for row, line in zip(rows, cells, strict=True)
+        ],
+        "same": [(name, value) for name, value in same if value not in ("", "–")],
+        "folded": sum(folded),
+    }
