@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 
@@ -154,7 +155,7 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     messages = op.messages(prepared.call) if prepared else 1
     mine_row = {
         "median": float(np.median(timed.own)) / messages if counts else None,
-        "slowest": timed.slowest, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
+        "slowest": timed.slowest, "preemptions": timed.preemptions, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
     }  # fmt: skip
     rows = world.gather(mine_row)
     if rows is None:
@@ -204,19 +205,23 @@ def _stopwatch(world, run, timing: str, batch: int, settings: Settings, mark):
 
 @dataclass
 class _Timed:
-    """samples and spreads per group (maximum, and maximum minus minimum over ranks), this rank's own durations."""
+    """samples and spreads per group (maximum, and maximum minus minimum over ranks), this rank's own durations.
+
+    preemptions: how often the kernel took the processor from this rank, which no network did.
+    """
 
     samples: list[list[float]]
     spreads: list[list[float]]
     own: list[float]
-    slowest: int
-    stop_reason: str
+    slowest: int = 0
+    preemptions: int = 0
+    stop_reason: str = ""
 
 
 def _time(world, take, groups: int, mine: int | None, settings: Settings, sample_s: float, mark) -> _Timed:
     """Blocks of samples until the stop rule ends it. `mine` is this rank's group, None where its clock does not count."""
     rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
-    timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [], 0, "")
+    timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [])
     begin = time.perf_counter()
     while True:
         decision = None
@@ -227,7 +232,9 @@ def _time(world, take, groups: int, mine: int | None, settings: Settings, sample
             timed.stop_reason = reason
             return timed
         mark.phase(TIMED, allowance_s=10 * sample_s)
+        preempted = getrusage(RUSAGE_SELF).ru_nivcsw
         own = take(count)
+        timed.preemptions += getrusage(RUSAGE_SELF).ru_nivcsw - preempted
         table = np.full((2 * groups, count), -np.inf)
         if mine is not None:
             table[mine], table[groups + mine] = own, -own
@@ -278,6 +285,7 @@ def _sample(op: Op, point: Point, rows, timed: _Timed, i: int, warmup, started_a
         rank_median_us=tuple(None if m is None else round(m, 4) for m in medians),
         slowest_count=tuple(row["slowest"] for row in rows),
         skew_us=round(float(np.median(timed.spreads[i])), 4) if op.synchronising and len(rows) > 1 else None,
+        preemptions=sum(row["preemptions"] for row in rows),
         binding_us=facts.binding_us,
         aligned=all(row["aligned"] for row in rows),
         oversubscribed=facts.oversubscribed,

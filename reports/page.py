@@ -10,8 +10,10 @@ from plotly.offline import get_plotlyjs
 
 from commbench.errors import UsageError
 from commbench.reports.definitions import FACTORS
+from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
-from commbench.reports.figures import colours, overview_figure, size_figure, unsized_figure
+from commbench.reports.figures import line_figure
+from commbench.reports.looks import colours
 from commbench.reports.rows import Row, figure, rows_of
 from commbench.reports.series import Panel, panels
 from commbench.reports.table import slowest, table
@@ -36,7 +38,7 @@ def page(run: Run) -> str:
     """The page of `run` as HTML."""
     rows = rows_of(run.samples())
     drawn = panels(rows)
-    backends = list(dict.fromkeys([*run.plan.backends(), *(row.point.backend for row in rows)]))
+    backends = list(dict.fromkeys([*(p.backend for p in run.plan.points()), *(row.point.backend for row in rows)]))
     colour = colours(backends)
     scripts = [Markup(get_plotlyjs()), Markup((_HERE / "report.js").read_text("utf-8"))]
     environment = Environment(
@@ -51,7 +53,7 @@ def page(run: Run) -> str:
         verdict=verdict(run, rows),
         facts=facts(run),
         backends=[(backend, colour[backend]) for backend in backends],
-        overview=overview_figure(drawn, colour, backends) if drawn else None,
+        overview=overview_figure(drawn, colour) if drawn else None,
         sections=_sections(drawn, colour),
         undrawn=_undrawn(rows, drawn),
         launches=len({row.sample.launch for row in rows}),
@@ -69,12 +71,16 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _sections(drawn: list[Panel], colour: dict[str, str]) -> list[dict]:
-    """A section for each operation, with a figure for each number of ranks it ran on."""
+    """A section for each operation, with the figures of each of its panels."""
     sections = {}
     for panel in drawn:
-        made = size_figure(panel, colour) if panel.sizes else unsized_figure(panel, colour)
-        sections.setdefault(panel.op, []).append({"panel": panel, "figure": made, "lagging": _lagging(panel)})
-    return [{"op": op, "figures": of_op} for op, of_op in sections.items()]
+        sections.setdefault(panel.op, []).append({
+            "panel": panel,
+            "lines": line_figure(panel, colour) if panel.lines else None,
+            "variants": variants_figure(panel, colour) if panel.variants else None,
+            "lagging": _lagging(panel),
+        })  # fmt: skip
+    return [{"op": op, "panels": of_op} for op, of_op in sections.items()]
 
 
 def _lagging(panel: Panel) -> list[dict]:

@@ -10,17 +10,21 @@
 
   const themed = (layout) => {
     const [ink, grid, paper] = [colour("--ink"), colour("--grid"), colour("--paper")];
-    const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, tickcolor: grid, exponentformat: "none", separatethousands: true };
+    const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, exponentformat: "none" };
     const dressed = {
       ...layout,
       autosize: true,
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: colour("--font"), size: 12, color: ink },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--quiet"), activecolor: ink },
       hoverlabel: { align: "left", bgcolor: paper, bordercolor: grid, font: { color: ink, size: 12 } },
     };
+    const log = document.getElementById("log")?.checked;
     for (const name of Object.keys(layout)) {
-      if (/^[xy]axis/.test(name)) dressed[name] = { ...axis, ...layout[name] };
+      if (!/^[xy]axis/.test(name)) continue;
+      dressed[name] = { ...axis, ...layout[name] };
+      if (log && layout[name].title?.text.startsWith("busbw")) Object.assign(dressed[name], { type: "log", dtick: 1 });
     }
     return dressed;
   };
@@ -29,7 +33,10 @@
     Plotly.react(box, data, themed(layout), {
       responsive: true,
       displaylogo: false,
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      // Named one by one, since plotly adds a button that uploads the figure.
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+      showSendToCloud: false,
+      plotlyServerURL: "",
     });
 
   // One after the other, so that the page can be read and scrolled meanwhile.
@@ -45,6 +52,7 @@
     waiting.length = 0;
     figures.forEach(draw);
   };
+  document.getElementById("log")?.addEventListener("change", drawAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("beforeprint", () => {
     document.documentElement.dataset.theme = "light"; // dark ink on white paper

@@ -11,6 +11,7 @@ class Row:
     """A sample with its median time, the 95 % interval of that median, and its bandwidths; None where there is none."""
 
     sample: Sample
+    id: str  # of the point; making it takes a hash, so it is made once
     time_us: float | None
     interval_us: tuple[float, float] | None
     algbw_GBps: float | None
@@ -32,16 +33,18 @@ class Row:
 
 def rows_of(samples) -> list[Row]:
     return [
-        Row(s, metrics.time_us(s), metrics.interval_us(s), metrics.algbw_GBps(s), metrics.busbw_GBps(s)) for s in samples
+        Row(s, s.point.id, metrics.time_us(s), metrics.interval_us(s), metrics.algbw_GBps(s), metrics.busbw_GBps(s))
+        for s in samples
     ]
 
 
 def figure(value: float | None) -> str:
-    """Four significant digits, never an exponent: 0.004213, 12.35, 48120; an en dash where there is nothing."""
+    """Four significant digits, never an exponent: 0.0042, 12.35, 48120; an en dash where there is nothing."""
     if value is None:
         return "–"
-    digits = f"{value:.4g}"
-    return digits if "e" not in digits else f"{float(digits):.0f}" if abs(value) >= 1 else f"{value:.9f}".rstrip("0")
+    if 0 < value < 0.001:
+        return "<0.001"
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
 def span(interval: tuple[float, float] | None) -> str:

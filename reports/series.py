@@ -1,4 +1,4 @@
-"""Rows sorted into what is drawn: a panel per operation and number of ranks, a series per way of measuring it."""
+"""Rows sorted into what is drawn: a panel per operation and kind of group, a series per way of measuring it."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ import numpy as np
 from commbench.reports.rows import Row
 from commbench.results.records import Point
 
-MANY_GROUPS = 5  # from here on the groups of a split share one legend entry, and their bands are left out
+MANY_GROUPS = 5  # from here on the groups of a split share one look, and their bands are left out
+A_LINE = 3  # sizes a series needs to be worth a line beside longer ones
+FEW = 8  # series of fewer sizes are still drawn as lines where there are no longer ones and not more than this
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class Spot:
         return self.rows[0].point
 
     @property
+    def size_bytes(self) -> int:
+        return self.point.size_bytes
+
+    @property
     def busbw_GBps(self) -> float | None:
         return self.rows[0].busbw_at(self.time_us)
 
@@ -40,70 +46,101 @@ class Spot:
 
 @dataclass(frozen=True)
 class Series:
-    """`spots` by rising size; `wrong`: rows with wrong data; `gaps`: sizes at which nothing good was measured."""
+    """What is joined by one line: same backend, group, algorithm and so on, over the sizes.
+
+    `traits`: what else tells it from its neighbours. `spots`: by rising size. `wrong`: rows with wrong data.
+    `gaps`: sizes at which nothing good was measured.
+    """
 
     backend: str
     group: str
     in_place: bool
-    traits: tuple[str, ...]  # what else tells this series from its neighbours in the panel
+    traits: tuple[str, ...]
     spots: tuple[Spot, ...]
     wrong: tuple[Row, ...]
     gaps: frozenset[int]
 
     def name(self, with_group: bool) -> str:
-        group = [self.group] if with_group else []
-        return " · ".join([self.backend, *group, *self.traits])
+        return " · ".join([self.backend, *([self.group] if with_group else []), *self.traits])
+
+    @property
+    def sized(self) -> list[Spot]:
+        """Spots of more than 0 bytes, which a logarithmic axis can show."""
+        return [spot for spot in self.spots if spot.size_bytes > 0]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """All series of one operation on groups of one size. `same`: what holds for every one of them."""
+    """All series of one operation on groups of one kind.
+
+    `same`: what holds for every one of them. `lines`: those drawn over the size. `variants`: those drawn as dots, with
+    one or two sizes beside longer series (a sweep of dtypes at 1M), or without a size.
+    """
 
     op: str
-    ranks: int
+    first: Point
     same: tuple[str, ...]
     groups: tuple[str, ...]
-    series: tuple[Series, ...]
+    lines: tuple[Series, ...]
+    variants: tuple[Series, ...]
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return self.lines + self.variants
 
     @property
     def many_groups(self) -> bool:
         return len(self.groups) >= MANY_GROUPS
 
     @property
-    def sizes(self) -> list[int]:
-        """Sizes above 0, which a logarithmic axis can show."""
-        drawn = {s.point.size_bytes for one in self.series for s in one.spots}
-        drawn |= {row.point.size_bytes for one in self.series for row in one.wrong}
-        return sorted(size for size in drawn if size > 0)
+    def shows_group(self) -> bool:
+        """Whether a name must tell the group."""
+        return 1 < len(self.groups) < MANY_GROUPS
 
 
 def panels(rows: list[Row]) -> list[Panel]:
-    """One panel per (operation, ranks) that has a time to draw, in the order of the rows."""
+    """One panel per operation, world size, ranks of the group, scope and split that has a time to draw.
+
+    Operations stand in the order in which they first come.
+    """
     found = defaultdict(list)
     for row in rows:
-        found[row.point.op, row.point.ranks].append(row)
-    made = [_panel(op, ranks, of_panel) for (op, ranks), of_panel in found.items()]
-    return [panel for panel in made if any(s.spots or s.wrong for s in panel.series)]
+        point = row.point
+        split = point.group.rpartition(" #")[0]  # "DIV 8 #3" is one of the groups of the split "DIV 8"
+        found[point.op, point.world_size, point.ranks, point.scope, split].append(row)
+    ops = list(dict.fromkeys(row.point.op for row in rows))
+    made = [_panel(found[key]) for key in sorted(found, key=lambda key: ops.index(key[0]))]
+    return [panel for panel in made if panel.series]
 
 
-def _panel(op: str, ranks: int, rows: list[Row]) -> Panel:
-    traits = {row.point.id: _traits(row.point) for row in rows}
+def _panel(rows: list[Row]) -> Panel:
+    traits = {row.id: _traits(row.point) for row in rows}
     names = dict.fromkeys(name for told in traits.values() for name in told)
     varying = [name for name in names if len({told.get(name) for told in traits.values()}) > 1]
-    # A batch that follows the size is no trait of the series; one that was swept at a size is.
-    places = {(_key(row.point, traits, varying), row.point.size_bytes) for row in rows}
-    batches = {(_key(row.point, traits, varying), row.point.size_bytes, row.point.batch) for row in rows}
+    keys = {row.id: _key(row.point, traits[row.id], varying) for row in rows}
+    # A batch that follows the size is no trait of the series; one that was swept at one size is.
+    places = {(keys[row.id], row.point.size_bytes) for row in rows}
+    batches = {(keys[row.id], row.point.size_bytes, row.point.batch) for row in rows}
     if len(batches) > len(places):
-        for row in rows:
-            traits[row.point.id]["batch"] = f"batch {row.point.batch}"
-        varying.append("batch")
+        keys = {row.id: _with(keys[row.id], f"batch {row.point.batch}") for row in rows}
     series = defaultdict(list)
     for row in rows:
-        series[_key(row.point, traits, varying)].append(row)
-    first = traits[rows[0].point.id]
-    same = tuple(first[name] for name in first if name not in varying and first[name])
+        series[keys[row.id]].append(row)
+    first = rows[0].point
+    same = tuple(words for name, words in traits[rows[0].id].items() if words and name not in varying)
     groups = tuple(dict.fromkeys(row.point.group for row in rows))
-    return Panel(op, ranks, same, groups, tuple(_series(key, of_series) for key, of_series in series.items()))
+    return Panel(first.op, first, same, groups, *_divide([_series(key, of_series) for key, of_series in series.items()]))
+
+
+def _divide(series: list[Series]) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
+    """(lines, variants)."""
+
+    def sizes(one: Series) -> int:
+        return len({size for size in one.gaps | {spot.size_bytes for spot in one.spots} if size > 0})
+
+    drawn = [one for one in series if one.spots or one.wrong]
+    least = A_LINE if any(sizes(one) >= A_LINE for one in drawn) or len(drawn) > FEW else 1
+    return tuple(one for one in drawn if sizes(one) >= least), tuple(one for one in drawn if sizes(one) < least)
 
 
 def _traits(point: Point) -> dict[str, str]:
@@ -118,35 +155,37 @@ def _traits(point: Point) -> dict[str, str]:
         "over_ranks": "" if point.over_ranks == "max" else f"{point.over_ranks} over ranks",
         "in_place": "in place" if point.in_place else "",
     }
-    # Only plain values: a traffic matrix changes with the size, so it is no trait of a series.
-    plain = {name: value for name, value in point.params.items() if isinstance(value, (str, int, float))}
-    return words | {f"params.{name}": f"{name} {value}" for name, value in plain.items()}
+    # What follows the size (the size asked for, a traffic matrix) is no trait of a series.
+    plain = {n: v for n, v in point.params.items() if isinstance(v, str | int | float) and n != "requested_bytes"}
+    return words | {f"params.{name}": f"{name.replace('_', ' ')} {value}" for name, value in plain.items()}
 
 
-def _key(point: Point, traits: dict, varying: list[str]) -> tuple:
-    told = traits[point.id]
-    words = tuple(filter(None, (told.get(name) or _unsaid(name) for name in varying)))
-    return point.backend, point.group, point.in_place, words
+# How a trait that goes without saying is called where a neighbour has another one.
+_UNSAID = {
+    "algorithm": "library",
+    "protocol": "default protocol",
+    "over_ranks": "max over ranks",
+    "in_place": "out of place",
+}
 
 
-def _unsaid(name: str) -> str:
-    return {
-        "algorithm": "library",
-        "protocol": "default protocol",
-        "over_ranks": "max over ranks",
-        "in_place": "out of place",
-    }.get(name, "")
+def _key(point: Point, told: dict[str, str], varying: list[str]) -> tuple:
+    words = (told.get(name) or _UNSAID.get(name) for name in varying)
+    return point.backend, point.group, point.in_place, tuple(word for word in words if word)
+
+
+def _with(key: tuple, trait: str) -> tuple:
+    return *key[:-1], (*key[-1], trait)
 
 
 def _series(key: tuple, rows: list[Row]) -> Series:
     by_point = defaultdict(list)
     for row in rows:
         if row.ok and row.time_us:
-            by_point[row.point.id].append(row)
-    spots = sorted((_spot(of_point) for of_point in by_point.values()), key=lambda spot: spot.point.size_bytes)
-    good = {spot.point.size_bytes for spot in spots}
+            by_point[row.id].append(row)
+    spots = sorted((_spot(of_point) for of_point in by_point.values()), key=lambda spot: spot.size_bytes)
     wrong = tuple(row for row in rows if row.sample.status == "wrong" and row.time_us)
-    gaps = frozenset(row.point.size_bytes for row in rows) - good
+    gaps = frozenset(row.point.size_bytes for row in rows) - {spot.size_bytes for spot in spots}
     return Series(*key, tuple(spots), wrong, gaps)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commbench.reports.rows import Row, figure, span
+from commbench.reports.rows import Row
 from commbench.results import metrics
 from commbench.timing.statistics import percentile
 from commbench.units import format_size
@@ -21,25 +21,43 @@ class Column:
     fixed: bool = False
 
 
-def _number(get) -> Callable:
-    return lambda row: (figure(get(row)), get(row))
+def _time(get) -> Callable:
+    return lambda row: (_microseconds(get(row)), get(row))
+
+
+def _microseconds(time_us: float | None) -> str:
+    return "–" if time_us is None else f"{time_us:.2f}"
+
+
+def _GBps(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
 def _count(get) -> Callable:
     return lambda row: (str(get(row)), get(row))
 
 
+def _size(row: Row):
+    """The size, which a skipped point never came to have: there the one that was asked for."""
+    size = row.point.size_bytes
+    if row.sample.status == "skip":
+        size = size or row.point.params.get("requested_bytes", 0)
+    return format_size(size), size
+
+
 def _percentile(percent: float) -> Callable:
-    return _number(lambda row: percentile(row.sample.samples_us, percent))
+    return _time(lambda row: percentile(row.sample.samples_us, percent))
 
 
 def _busbw(row: Row):
     applies = metrics.bus_factor(row.sample) is not None
-    return (figure(row.busbw_GBps) if applies else "n/a", row.busbw_GBps)
+    return (_GBps(row.busbw_GBps) if applies else "n/a", row.busbw_GBps)
 
 
 def _interval(row: Row):
-    return span(row.interval_us), row.interval_us and row.interval_us[0]
+    if row.interval_us is None:
+        return "–", None
+    return " – ".join(map(_microseconds, row.interval_us)), row.interval_us[0]
 
 
 def _wrong(row: Row):
@@ -59,10 +77,9 @@ def slowest(row: Row):
 
 
 def _params(row: Row) -> str:
-    """Plain parameters by value; a matrix is only named."""
-    return ", ".join(
-        f"{name} {value}" if isinstance(value, (str, int, float)) else name for name, value in row.point.params.items()
-    )
+    """Plain parameters by value; a matrix is only named, and the size that was asked for is near the size."""
+    params = {name: value for name, value in row.point.params.items() if name != "requested_bytes"}
+    return ", ".join(f"{n} {v}" if isinstance(v, str | int | float) else n for n, v in params.items())
 
 
 def _remarks(row: Row) -> str:
@@ -70,42 +87,43 @@ def _remarks(row: Row) -> str:
         return ""
     remarks = {
         "oversubscribed": row.sample.oversubscribed,
-        "copy in the timed call": metrics.copies_input(row.sample),
+        "copy in the timed call": metrics.copies_input(row.point),
         "buffers not aligned": not row.sample.aligned,
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
 
 
+# What was measured, what came out, then the rest.
 COLUMNS = (
     Column("op", lambda row: row.point.op, fixed=True),
     Column("backend", lambda row: row.point.backend, fixed=True),
     Column("group", lambda row: row.point.group),
     Column("ranks", _count(lambda row: row.point.ranks), numeric=True),
-    Column("size", lambda row: (format_size(row.point.size_bytes), row.point.size_bytes), numeric=True, fixed=True),
-    Column("count", _count(lambda row: row.point.count), numeric=True),
+    Column("size", _size, numeric=True, fixed=True),
     Column("dtype", lambda row: row.point.dtype),
-    Column("redop", lambda row: row.point.redop),
-    Column("root", lambda row: (str(row.point.root), row.point.root) if row.point.root >= 0 else ("–", None), numeric=True),
+    Column("redop", lambda row: row.point.redop if row.point.redop != "none" else "–"),
     Column("in place", lambda row: "yes" if row.point.in_place else "no"),
-    Column("params", _params),
     Column("timing", lambda row: row.point.timing),
-    Column("batch", _count(lambda row: row.point.batch), numeric=True),
-    Column("time, µs", _number(lambda row: row.time_us), numeric=True, fixed=True),
+    Column("params", _params),
+    Column("time, µs", _time(lambda row: row.time_us), numeric=True, fixed=True),
     Column("95 % interval, µs", _interval, numeric=True, fixed=True),
-    Column("min, µs", _number(lambda row: min(row.sample.samples_us, default=None)), numeric=True),
-    Column("p95, µs", _percentile(95), numeric=True),
-    Column("p99, µs", _percentile(99), numeric=True),
-    Column("algbw, GB/s", _number(lambda row: row.algbw_GBps), numeric=True),
+    Column("algbw, GB/s", lambda row: (_GBps(row.algbw_GBps), row.algbw_GBps), numeric=True, fixed=True),
     Column("busbw, GB/s", _busbw, numeric=True, fixed=True),
     Column("#wrong", _wrong, numeric=True, fixed=True),
-    Column("skew, µs", _number(lambda row: row.sample.skew_us), numeric=True),
+    Column("status", lambda row: row.sample.status, fixed=True),
+    Column("min, µs", _time(lambda row: min(row.sample.samples_us, default=None)), numeric=True),
+    Column("p95, µs", _percentile(95), numeric=True),
+    Column("p99, µs", _percentile(99), numeric=True),
+    Column("skew, µs", _time(lambda row: row.sample.skew_us), numeric=True),
     Column("slowest rank", slowest, numeric=True),
-    Column("algorithm", lambda row: row.point.algorithm),
-    Column("algorithm seen", lambda row: row.sample.algorithm_seen),
     Column("samples", _count(lambda row: len(row.sample.samples_us)), numeric=True),
     Column("stopped", lambda row: row.sample.stop_reason),
+    Column("count", _count(lambda row: row.point.count), numeric=True),
+    Column("root", lambda row: (str(row.point.root), row.point.root) if row.point.root >= 0 else ("–", None), numeric=True),
+    Column("batch", _count(lambda row: row.point.batch), numeric=True),
     Column("launch", _count(lambda row: row.sample.launch), numeric=True),
-    Column("status", lambda row: row.sample.status, fixed=True),
+    Column("algorithm", lambda row: row.point.algorithm),
+    Column("algorithm seen", lambda row: row.sample.algorithm_seen),
     Column("remarks", _remarks),
     Column("reason", lambda row: row.sample.reason),
 )

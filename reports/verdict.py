@@ -24,7 +24,7 @@ def verdict(run: Run, rows: list[Row]) -> dict:
     """Exit code, counts of rows by status, rows that failed (wrong first), skips by reason, and warnings."""
     code, why = exit_code(run)
     counts = Counter(row.sample.status for row in rows)
-    planned = len({point.id for point in run.plan.points()}) * run.plan.launches
+    planned = len(run.plan.points()) * run.plan.launches
     statuses = [*("ok", "wrong", "error", "skip"), *sorted(set(counts) - {"ok", "wrong", "error", "skip"})]
     failed = sorted((r for r in rows if r.sample.status not in ("ok", "skip")), key=lambda r: r.sample.status != "wrong")
     return {
@@ -63,7 +63,7 @@ def _warnings(run: Run, rows: list[Row]) -> list[str]:
         for r in ok
         if r.sample.wrong is None and (r.point.op not in OPS or OPS[r.point.op].sized)
     )
-    copied = Counter(f"{row.point.backend} {row.point.op}" for row in ok if metrics.copies_input(row.sample))
+    copied = Counter(f"{row.point.backend} {row.point.op}" for row in ok if metrics.copies_input(row.point))
     short = sum(row.interval_us is None for row in ok)
     misaligned = sum(not row.sample.aligned for row in ok)
     warnings = []
@@ -89,12 +89,12 @@ def _warnings(run: Run, rows: list[Row]) -> list[str]:
 
 
 def _warnings_of_journals(run: Run) -> list[str]:
-    warnings = []
+    warnings, plan_hash = [], run.plan.hash
     for launch in run.launches:
         name = launch.path.name
         if not launch.header:
             warnings.append(f"{name} has no header: what machines and versions it ran on is unknown.")
-        if launch.header.get("plan_hash", run.plan.hash) != run.plan.hash:
+        if launch.header.get("plan_hash", plan_hash) != plan_hash:
             warnings.append(f"{name} was written for another plan than the plan.json beside it.")
         if not launch.end:
             warnings.append(f"{name} has no end record: it was interrupted or is still running.")

@@ -1,4 +1,4 @@
-"""The table must be nccl-tests' own to the character: rows captured from real runs go in as values and come out again."""
+"""The table must be nccl-tests' own to the character: values of captured rows go in, the rows come out."""
 
 import re
 
@@ -127,7 +127,8 @@ def test_decimals_shrink_as_the_value_grows(value, width, text):
 
 def test_a_half_that_was_not_measured_keeps_its_columns():
     measured = half(sample(4366.46))
-    both, left, right = (row_line(point(), *pair) for pair in ((measured, measured), (measured, None), (None, measured)))
+    pairs = (measured, measured), (measured, None), (None, measured)
+    both, left, right = (row_line(point(), *pair) for pair in pairs)
     assert left == both[:-33] + "      N/A     N/A     N/A     N/A"
     assert len({len(both), len(left), len(right)}) == 1
     assert right.split()[5:] == ["N/A"] * 4 + both.split()[9:]
@@ -250,12 +251,12 @@ def a_run(wrong=0, ranks=4):
     sizes = [2**20, 2**22, 2**24]
     pairs = []
     for size in sizes:
-        state = "wrong" if wrong else "ok"
-        out = half(sample(size / 1e4, size_bytes=size, count=size // 4, ranks=ranks, wrong=wrong, status=state))
-        pairs.append((size, out, half(sample(size / 2e4, size_bytes=size, count=size // 4, ranks=ranks, in_place=True))))
+        what = {"size_bytes": size, "count": size // 4, "ranks": ranks}
+        out = sample(size / 1e4, wrong=wrong, status="wrong" if wrong else "ok", **what)
+        pairs.append((point(**what), half(out), half(sample(size / 2e4, in_place=True, **what))))
     said = notes([point(ranks=ranks)])
     lines = titled(sizes, ["#  Rank  0 Group  0 Pid      1 on          n device  0 [cpu] CPU"], said)
-    lines += [row_line(point(size_bytes=size, count=size // 4, ranks=ranks), out, inside) for size, out, inside in pairs]
+    lines += [row_line(*row) for row in pairs]
     return "\n".join(lines + footer_lines("all_reduce_perf", [h for _, *halves in pairs for h in halves]))
 
 

@@ -16,7 +16,7 @@ class PerfView:
 
     def header(self, record: dict) -> None:
         if not self._begun:
-            self._begin(nccl_tests.devices_of(record))
+            self._begin(nccl_tests.device_lines(record, self._plan.points()[0].members))
             self._begun = True
 
     def _begin(self, devices) -> None:
@@ -25,7 +25,14 @@ class PerfView:
         settings = self._plan.settings
         notes = nccl_tests.notes(points)
         lines = nccl_tests.header_lines(
-            self._program, sizes, settings.warmup, points[0].batch, settings.checks, settings.graph, devices, notes
+            self._program,
+            sizes,
+            warmup=settings.warmup,
+            iters=points[0].batch,
+            checks=settings.checks,
+            graph=settings.graph,
+            devices=devices,
+            notes=notes,
         )
         print("\n".join(lines), file=self._stream, flush=True)
 
@@ -38,8 +45,9 @@ class PerfView:
             self._halves += halves
             shown = next((s.point for s, h in zip((waiting.get(False), waiting.get(True)), halves, strict=True) if h), sample.point)
             print(nccl_tests.row_line(shown, *halves), file=self._stream, flush=True)
-            for reason in dict.fromkeys(s.reason for s in waiting.values() if s.reason):
-                self.message(f"{'in' if sample.point.in_place else 'out of'} place: {reason}" if len(waiting) > 1 else reason)
+            for in_place, placed in waiting.items():
+                if placed.reason:
+                    self.message(f"{'in' if in_place else 'out of'} place, {placed.point.size_bytes} B: {placed.reason}")
 
     def message(self, text: str) -> None:
         """A sentence as a comment line, once."""

@@ -13,16 +13,15 @@ from commbench.units import format_size
 
 # What samples can differ in. A key that all samples share stands in the title, any other one gets a column.
 _KEYS = {
-    "op": lambda s: s.point.op,
+    "op": lambda s: s.point.op if s.point.redop in ("none", "sum") else f"{s.point.op} {s.point.redop}",
     "backend": lambda s: s.point.backend,
-    "ranks": lambda s: f"{s.point.ranks} ranks",
-    "group": lambda s: f"group {s.point.group}",
+    "ranks": lambda s: str(s.point.ranks),
+    "group": lambda s: s.point.group,
     "algorithm": lambda s: s.point.algorithm,
     "dtype": lambda s: s.point.dtype,
-    "redop": lambda s: s.point.redop,
     "timing": lambda s: s.point.timing,
-    "placement": lambda s: "in place" if s.point.in_place else "out of place",
-    "launch": lambda s: f"launch {s.launch}",
+    "place": lambda s: "in" if s.point.in_place else "out",
+    "launch": lambda s: str(s.launch),
 }
 
 _STYLES = {"ok": "green", "skip": "dim", "wrong": "bold red", "error": "bold red"}
@@ -39,14 +38,15 @@ def result_table(samples: Sequence[Sample]):
 
     shared = {name for name, key in _KEYS.items() if len({key(s) for s in samples}) == 1}
     columns = [name for name in _KEYS if name not in shared]
-    title = ", ".join(one_line(_KEYS[name](samples[0])) for name in _KEYS if name in shared)
-    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+    title = ", ".join(one_line(f"{name} {_KEYS[name](samples[0])}") for name in _KEYS if name in shared)
+    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, padding=0, title_justify="left")
     for name in columns:
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
+    # On a narrow terminal a number is broken over two lines (fold): it must not lose a digit.
     for name in ("size", "time us", "± %", "algbw GB/s", "busbw GB/s", "#wrong", "skew us"):
-        table.add_column(name, justify="right")
-    table.add_column("stop")
-    table.add_column("status")
+        table.add_column(name, justify="right", overflow="fold")
+    for name in ("stop", "status"):
+        table.add_column(name, overflow="fold")
     order = list(dict.fromkeys(map(_section, samples)))
     ordered = sorted(samples, key=lambda s: (order.index(_section(s)), s.point.size_bytes, s.point.in_place, s.launch))
     for sample, after in zip(ordered, [*ordered[1:], None], strict=True):
@@ -60,17 +60,18 @@ def result_table(samples: Sequence[Sample]):
 
 def _section(sample: Sample) -> tuple:
     point = sample.point
-    return point.op, point.backend, point.group, point.algorithm, point.dtype, point.redop, point.timing
+    return point.op, point.redop, point.backend, point.ranks, point.group, point.algorithm, point.dtype, point.timing
 
 
 def _figures(sample: Sample) -> list[str]:
     """Size, time, ±, algbw, busbw, #wrong and skew; "-" where there is none, "n/a" for the busbw of a single rank."""
     width = relative_half_width(sample.samples_us)
+    size_bytes = sample.point.size_bytes if sample.samples_us else sample.point.params.get("requested_bytes", 0)
     busbw = "n/a" if sample.point.ranks == 1 else _number(busbw_GBps(sample))
     return [
-        format_size(sample.point.size_bytes),
+        format_size(size_bytes),
         _number(time_us(sample)),
-        "-" if width is None else f"{100 * width:.1f}",
+        "-" if width is None else f"{100 * width:.{1 if width < 0.1 else 0}f}",
         _number(algbw_GBps(sample)),
         busbw,
         "-" if sample.wrong is None else str(sample.wrong),
@@ -79,7 +80,9 @@ def _figures(sample: Sample) -> list[str]:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else number(value, 7).strip()
+    if value is None:
+        return "-"
+    return number(value, 6).strip() if value < 1e5 else f"{value:.0f}"
 
 
 def _status(sample: Sample) -> str:
@@ -90,12 +93,14 @@ def point_line(sample: Sample) -> str:
     """One finished point in words, for a log."""
     point = sample.point
     size, time, width, _, busbw, wrong, _ = _figures(sample)
-    what = f"{point.op} {point.backend} {point.group} of {point.ranks} {size}{' in place' if point.in_place else ''}"
-    if not sample.samples_us:
-        return one_line(f"{what}: {_status(sample)}")
-    checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
-    spread = "" if width == "-" else f" ±{width} %"
-    return one_line(f"{what}: {time} us{spread}, busbw {busbw} GB/s, {checked}, {sample.stop_reason}, {_status(sample)}")
+    what = [f"{point.op} {size}", "in place" * point.in_place, point.backend, f"{point.ranks} ranks"]
+    what += [name for name, usual in ((point.group, "all"), (point.algorithm, "library")) if name != usual]
+    outcome = [_status(sample)]
+    if sample.samples_us:
+        spread = "" if width == "-" else f" ±{width} %"
+        checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
+        outcome = [f"{time} us{spread}", f"busbw {busbw} GB/s", checked, f"stop: {sample.stop_reason}", *outcome]
+    return one_line(f"{', '.join(filter(None, what))}: {', '.join(outcome)}")
 
 
 class LiveView:
@@ -120,7 +125,7 @@ class LiveView:
     def point(self, sample: Sample) -> None:
         """A line for a finished point, and the bar one step on."""
         self._done += 1
-        self.message(f"{self._done:>{len(str(self._total))}}/{self._total} {point_line(sample)}")
+        self.message(f"{self._done}/{self._total} {point_line(sample)}")
         if self._bar:
             self._bar.update(self._task, advance=1, refresh=True)
 

@@ -12,6 +12,7 @@ from commbench.launch.spec import LaunchSpec
 from commbench.world.progress import DONE, FORMING, PHASES, STARTING, Progress
 
 _TICK_S = 0.05
+_START_S = 30.0  # on top of the time-out: interpreters that load from a busy disk, before a rank can say anything
 _GRACE_S = 1.0  # the others' last words: after one rank dies, Gloo tells its neighbours within 0.1 s
 
 
@@ -59,7 +60,8 @@ def _late(rows, began_ns, timeout_s, ended) -> list[int]:
         if local_rank in ended or row["phase"] == DONE:
             continue
         waited_s = (now_ns - max(row["stamp_ns"], began_ns)) / 1e9
-        if waited_s > timeout_s + row["allowance_ms"] / 1e3:
+        allowance_s = _START_S if row["phase"] == STARTING else row["allowance_ms"] / 1e3
+        if waited_s > timeout_s + allowance_s:
             late.append(local_rank)
     return late
 

@@ -17,11 +17,11 @@ from commbench.results.store import Launch, Run
 from commbench.timing.statistics import percentile
 
 _IDENTITY = [f.name for f in fields(Point) if f.name not in ("status", "reason")]
-_OUTCOME = (
-    "launch", "started_at", "clock", "warmup", "skew_us", "binding_us", "aligned", "oversubscribed", "stop_reason",
-    "wrong", "error_max", "flops", "algorithm_seen", "protocol_seen", "status", "reason", "reported",
-)  # fmt: skip
-_SIZES = ("size_bytes", "send_bytes", "recv_bytes", "count", "in_place", "batch")  # what rows of one table differ in
+_RAW = ("samples_us", "parts_us", "rank_median_us", "slowest_count")  # lists; they stand in the JSON only
+_OUTCOME = [f.name for f in fields(Sample) if f.name not in ("point", *_RAW)]
+# What the rows of one table differ in.
+_SIZES = ("size_bytes", "send_bytes", "recv_bytes", "count", "in_place", "batch", "params")
+_SIZE_PARAMS = ("requested_bytes", "matrix")
 
 
 def figures(sample: Sample) -> dict:
@@ -81,7 +81,7 @@ def _ranges(ranks: tuple[int, ...]) -> str:
 
 
 def to_json(run: Run, file) -> None:
-    """One JSON document: the plan and every launch with its header, its points (raw samples, computed figures), its end.
+    """One JSON document: the plan, and every launch with its header, points (raw samples, computed figures) and end.
 
     Raises UsageError when the run holds NaN or infinity, which JSON does not have.
     """
@@ -93,7 +93,7 @@ def to_json(run: Run, file) -> None:
     try:
         text = json.dumps(document, allow_nan=False, indent=1)
     except ValueError:
-        raise UsageError(f"{run.path} holds NaN or infinity, which no run of commbench writes; find and remove that line") from None
+        raise UsageError(f"{run.path} holds NaN or infinity; take those lines out of its journals") from None
     file.write(text + "\n")
 
 
@@ -120,14 +120,14 @@ def to_nccl_tests(run: Run) -> Iterator[str]:
             left_out[sample.point.op] = left_out.get(sample.point.op, 0) + 1
     if not tables:
         found = ", ".join(left_out) or "nothing"
-        raise UsageError(f"{run.path} holds no operation that nccl-tests prints (it holds {found}); use --format csv or json")
+        raise UsageError(f"{run.path} holds {found}, which nccl-tests has no table for; use --format csv or json")
     return _lines(run, list(tables.values()), left_out)
 
 
 def _table_of(sample: Sample) -> str:
     """Equal for samples that stand in one table: all of their identity but what a sweep over sizes changes."""
     what = {name: getattr(sample.point, name) for name in _IDENTITY if name not in _SIZES}
-    what["params"] = {name: value for name, value in sample.point.params.items() if name != "matrix"}
+    what["params"] = {name: value for name, value in sample.point.params.items() if name not in _SIZE_PARAMS}
     return json.dumps([what, sample.launch], sort_keys=True)
 
 
@@ -142,28 +142,31 @@ def _lines(run: Run, tables: list[list[Sample]], left_out: dict[str, int]) -> It
 def _table(run: Run, samples: list[Sample]) -> Iterator[str]:
     point, settings, program = samples[0].point, run.plan.settings, PROGRAMS[samples[0].point.op]
     header = next((launch.header for launch in run.launches if samples[0] in launch.samples), {})
-    iters = settings.iters or max(len(sample.samples_us) for sample in samples)
-    sizes = [sample.point.size_bytes for sample in samples]
     yield from header_lines(
         program,
-        sizes,
+        [_asked_bytes(sample) for sample in samples],
         warmup=settings.warmup,
-        iters=iters,
+        iters=max(len(sample.samples_us) * sample.point.batch for sample in samples),
         checks=settings.checks,
         graph=settings.graph,
         devices=device_lines(header, point.members),
         notes=_notes(run, samples),
     )
     rows = {}
-    for sample in sorted(samples, key=lambda s: (s.point.size_bytes, s.point.batch)):
-        # The same size may be measured with several batches: each has a row of its own.
-        rows.setdefault((sample.point.size_bytes, sample.point.batch), {})[sample.point.in_place] = sample
+    for sample in samples:
+        rows.setdefault((_asked_bytes(sample), sample.point.batch), {})[sample.point.in_place] = sample
     halves = []
-    for row in rows.values():
+    for _, row in sorted(rows.items()):
         pair = half(row.get(False)), half(row.get(True))
         halves += pair
-        yield row_line(next(iter(row.values())).point, *pair)
+        # A point that was skipped knows only the size asked for; the other placement knows the size it became.
+        yield row_line(max((sample.point for sample in row.values()), key=lambda p: p.size_bytes), *pair)
     yield from footer_lines(program, halves)
+
+
+def _asked_bytes(sample: Sample) -> int:
+    """The size before it was rounded down to whole elements and ranks."""
+    return sample.point.params.get("requested_bytes", sample.point.size_bytes)
 
 
 def _notes(run: Run, samples: list[Sample]) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from commbench.ops import OPS
-from commbench.results.records import Sample
+from commbench.results.records import Point, Sample
 from commbench.timing.statistics import median_interval
 
 
@@ -49,8 +49,7 @@ def busbw_interval_GBps(sample: Sample) -> tuple[float, float] | None:
     return bandwidth_GBps(sample, interval[1]) * factor, bandwidth_GBps(sample, interval[0]) * factor
 
 
-def copies_input(sample: Sample) -> bool:
+def copies_input(point: Point) -> bool:
     """True where an out-of-place time holds a copy from send to receive buffer, since the library works in place only."""
-    point = sample.point
     in_place_only = ("broadcast",) if point.backend == "mpi" else ("all_reduce", "reduce", "broadcast")
     return not point.in_place and point.op in in_place_only

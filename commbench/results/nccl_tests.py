@@ -1,6 +1,6 @@
 """Results in the text of nccl-tests, so that people find their table and every parser of it works.
 
-Column widths and number rules are those of nccl-tests 2.17 to 2.19; golden tests hold them against captured output.
+Column widths and number rules are those of nccl-tests 2.18 and 2.19; golden tests hold them against captured output.
 A world of one rank keeps 0.00 in the busbw column, which parsers read as a number; `notes` says that it means nothing.
 """
 
@@ -111,7 +111,7 @@ def header_lines(
     devices: Iterable[str],
     notes: Iterable[str],
 ) -> list[str]:
-    """Everything above the rows, for at least one size. `devices` are device_lines(), `notes` sentences that a reader should know first."""
+    """What stands above the rows of at least one size; `devices`: device_lines(), `notes`: sentences to read first."""
     sizes = sorted(set(sizes))
     first, title = "# " + " " * 61 + "out-of-place" + " " * 23 + "in-place" + " " * 10, (10, *_WIDTHS[1:])
     return [
@@ -166,8 +166,8 @@ def notes(points: Iterable[Point]) -> list[str]:
     said = []
     if any(point.timing == "isolated" for point in points):
         said.append("Times are isolated: all ranks are aligned before each call. nccl-tests streams its calls.")
-    if any(copies_input(Sample(point, 0, "")) for point in points):
-        said.append("The left half includes a copy from the send to the receive buffer: the library works in place only.")
+    if any(copies_input(point) for point in points):
+        said.append("The left half includes a copy from send to receive buffer: the library works in place only.")
     if any(point.ranks == 1 for point in points):
         said.append("The world has one rank: no bus is used, so busbw does not apply; its 0.00 is not a measurement.")
     return said

@@ -103,3 +103,13 @@ def exit_code(run: Run) -> tuple[int, str]:
     code = worst(codes)
     reasons = [end.get("reason", "") for end in ends if end.get("exit_code") == code and end.get("reason")]
     return code, reasons[-1] if reasons else ("" if code == 0 else "see the rows that are not ok")
+
+
+def newest_run(path: Path) -> Path:
+    """`path` itself when it is a run, else the run in it whose plan is newest. Raises UsageError when there is none."""
+    if (path / "plan.json").exists():
+        return path
+    plans = sorted(path.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime)
+    if not plans:
+        raise UsageError(f"{path} is no run and holds none; a run is the folder that `commbench run` printed")
+    return plans[-1].parent

@@ -93,7 +93,8 @@ def _sized(point: Point, label: str, members, size: int, window: int, measure: M
     if op.windowed:
         params["window"] = window
     count = op.count(size // itemsize, n)
-    count -= count % max(1, measure.align // itemsize)
+    if op.count(itemsize * n, n) != itemsize * n:  # an operation on blocks: nccl-tests rounds blocks, not whole buffers
+        count -= count % max(1, measure.align // itemsize)
     if op.name == "all_to_all_v":
         params["matrix"] = [list(row) for row in traffic.scaled(_weights(measure, n), count)]
     point = replace(

@@ -33,7 +33,9 @@ _NAMES = frozenset(
     """.split()
 )
 
-_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED|JWT|AUTH|COOKIE|MUNGE|PRIVATE|CERT|PSEC|MCA_SEC|PRECONDITION", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"TOKEN|KEY|SECRET|PASS|CRED|JWT|AUTH|COOKIE|MUNGE|PRIVATE|CERT|PSEC|MCA_SEC|PRECONDITION", re.IGNORECASE
+)
 _NO_SECRET = {"NCCL_IB_PKEY", "UCX_IB_PKEY"}  # the index of an InfiniBand partition: without it ranks cannot meet
 _SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]*@|sshpass|password|secret|token", re.IGNORECASE)
 _HIDDEN = "(hidden)"
@@ -44,7 +46,7 @@ _CONF_LIMIT = 64 * 1024  # bytes; a real nccl.conf has a few lines
 _AGREEING = re.compile(
     r"(NCCL|RCCL|TORCH_NCCL|TORCH_DISTRIBUTED|TORCH_GLOO|GLOO|UCX|UCC|FI|SHARP|HCOLL|MPICH)_"
     r"|OMPI_MCA_(coll|pml|btl|mtl|osc|bml|opal|mpi)"
-    r"|OMP_NUM_THREADS$|CUDA_DEVICE_ORDER$|CUDA_DEVICE_MAX_CONNECTIONS$|LD_PRELOAD$|LD_LIBRARY_PATH$"
+    r"|OMP_NUM_THREADS$|CUDA_DEVICE_ORDER$|CUDA_DEVICE_MAX_CONNECTIONS$|LD_PRELOAD$"
 )
 _OWN_TO_A_NODE = {"NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "UCX_LOG_FILE"}
 
@@ -68,7 +70,7 @@ def conf_files(root=Path("/"), home=None, environ=os.environ) -> dict[str, str]:
     As in NCCL's src/misc/param.cc: NCCL_CONF_FILE, or if it is unset ~/.nccl.conf, then /etc/nccl.conf. (NCCL before
     2.23 knows no NCCL_CONF_FILE and reads ~/.nccl.conf always.) What is set earlier wins over what is read later, the
     environment over all. `home` is $HOME unless given; `root` holds etc/nccl.conf. A file that is there but cannot be
-    read, and a NCCL_CONF_FILE that is not there, have "(not readable: why)" as text; settings with secret names are hidden.
+    read, and a NCCL_CONF_FILE that is not there, have "(not readable: why)" as text. Secrets are hidden.
     """
     home = home or environ.get("HOME")
     named = environ.get("NCCL_CONF_FILE")

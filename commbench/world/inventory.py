@@ -47,7 +47,7 @@ def node_inventory(sysfs=Path("/sys"), procfs=Path("/proc")) -> dict:
 
 
 def infiniband(sysfs=Path("/sys")) -> list[dict]:
-    """The RDMA devices, by name with numbers in order: firmware, place, PCIe link now and at best, state of each port."""
+    """The RDMA devices in order of name: firmware, place, PCIe link now and at best, state of each port."""
     return [
         {
             "name": hca.name,
@@ -144,7 +144,9 @@ def _cpu_quota(folders: list[Path]) -> float | None:
 
 def _memory_limit(folders: list[Path]) -> int | None:
     limits = [number(read(folder / name)) for folder in folders for name in ("memory.max", "memory.limit_in_bytes")]
-    return min((limit for limit in limits if limit is not None and limit < 2**62), default=None)  # v1's "none" is near 2^63
+    return min(
+        (limit for limit in limits if limit is not None and limit < 2**62), default=None
+    )  # v1's "none" is near 2^63
 
 
 def _place(device: Path) -> dict:
@@ -184,7 +186,9 @@ def _net(sysfs: Path) -> list[dict]:
             "speed_Mbps": number(read(net / "speed")),
             "operstate": read(net / "operstate"),
             "mtu": number(read(net / "mtu")),
-            "driver": os.path.basename(os.path.realpath(net / "device/driver")) if (net / "device/driver").exists() else None,
+            "driver": os.path.basename(os.path.realpath(net / "device/driver"))
+            if (net / "device/driver").exists()
+            else None,
             **_place(net / "device"),
         }
         for net in entries(sysfs / "class/net")
@@ -253,7 +257,7 @@ def _gpu(ask, index: int, log: str | None) -> dict:
 
 def _throttle(ask, gpu) -> list[str] | str:
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-    if isinstance(reasons, str):
+    if reasons == "not supported":
         reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu)  # its name before driver 535
     if isinstance(reasons, str):
         return reasons

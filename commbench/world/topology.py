@@ -43,8 +43,8 @@ def rank_place(local_rank: int, device: str = "cpu", sysfs=Path("/sys"), identif
 def cuda_identity(index: int, procfs=Path("/proc")) -> tuple[str | None, str | None, str]:
     """(PCI address, UUID, name) of the GPU that torch calls `index`, which counts the visible ones only.
 
-    Initialises CUDA: a rank calls it once its device is set. torch tells the PCI address in newer versions only; before,
-    it is the folder of /proc/driver/nvidia/gpus that has the same UUID. Unverified until a GPU has run it.
+    Initialises CUDA: a rank calls it once its device is set. Only newer versions of torch tell the PCI address; else it
+    is the folder of /proc/driver/nvidia/gpus that has the same UUID. Unverified until a GPU has run it.
     """
     import torch
 
@@ -167,14 +167,15 @@ def _relation(a: tuple[str, ...], b: tuple[str, ...]) -> str:
 
 def _numa_of_affinity(sysfs) -> int | None:
     mine = os.sched_getaffinity(0)
-    touched = [node for node, cpus in numa_nodes(sysfs).items() if mine & _cpus(cpus)]
+    touched = [
+        node for node, cpus in numa_nodes(sysfs).items() if any(cpu in part for part in _ranges(cpus) for cpu in mine)
+    ]
     return int(touched[0]) if len(touched) == 1 else None
 
 
-def _cpus(text: str) -> set[int]:
-    """The numbers in a CPU list, "0-51,104-155"."""
-    ranges = re.findall(r"(\d+)(?:-(\d+))?", text)
-    return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+def _ranges(cpus: str) -> list[range]:
+    """The ranges in a CPU list, "0-51,104-155"."""
+    return [range(int(first), int(last or first) + 1) for first, last in re.findall(r"(\d+)(?:-(\d+))?", cpus)]
 
 
 def _pci_of_uuid(uuid: str | None, procfs) -> str | None:

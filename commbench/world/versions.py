@@ -34,7 +34,8 @@ def versions(backend: str, procfs=Path("/proc")) -> dict[str, str]:
         told |= {"hip": getattr(torch.version, "hip", None), "nccl": _nccl(torch)}
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi:
-        told["mpi"] = mpi.Get_library_version().rstrip("\0").split("\n")[0].strip()
+        # The rest of it is release dates, and in Open MPI who built it.
+        told["mpi"] = " ".join(re.split(r"[,\n\0]", mpi.Get_library_version())[0].split())
     return {name: value for name, value in told.items() if value}
 
 

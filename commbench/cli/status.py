@@ -1,0 +1,44 @@
+"""commbench status DIR: what is done, running or failed; exits with the run's own code."""
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="folder of a run, or a folder of runs (the newest counts)")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of words")
+
+
+def main(args) -> int:
+    import json
+    from pathlib import Path
+
+    from commbench.results.store import exit_code, is_running, load_run, newest_run
+
+    run = load_run(newest_run(Path(args.run)))
+    code, reason = exit_code(run)
+    samples, wanted = run.samples(), len(run.plan.points()) * run.plan.launches
+    counts = {status: sum(s.status == status for s in samples) for status in ("ok", "skip", "wrong", "error")}
+    told = {
+        "run": str(run.path),
+        "suite": run.plan.name,
+        "running": is_running(run.path),
+        "points": wanted,
+        **counts,
+        "left": wanted - len(samples),
+        "launches": len(run.launches),
+        "exit_code": code,
+        "reason": reason,
+        "missing": [missing for launch in run.launches for missing in launch.end.get("missing", ())],
+    }
+    if args.json:
+        print(json.dumps(told))
+        return code
+    print(f"{told['suite']} in {told['run']}: {'running' if told['running'] else 'not running'}, {told['launches']} launch(es)")
+    print(", ".join(f"{told[key]} {key}" for key in ("ok", "skip", "wrong", "error", "left")) + f" of {wanted} points")
+    for sample in samples:
+        if sample.status in ("wrong", "error"):
+            print(f"{sample.status}: {sample.point.op} {sample.point.backend} {sample.point.size_bytes} B: {sample.reason}")
+    for missing in told["missing"]:
+        print(f"lost: rank {missing['rank']} on {missing['host']} ({missing['why']})")
+    print(f"exit code {code}" + (f": {reason}" if reason else ""))
+    return code

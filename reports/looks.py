@@ -1,0 +1,81 @@
+"""What all figures share: a colour for each backend, markers, and the texts that hovering shows.
+
+Names from the run are escaped, since plotly reads a subset of HTML in every text.
+"""
+
+import html
+import math
+
+from commbench.reports.rows import Row, figure, span
+from commbench.reports.series import Panel, Series, Spot
+from commbench.units import format_size
+
+_COLOURS = {"gloo": "#3d85c6", "nccl": "#2e9e6b", "mpi": "#e08a1e"}
+_OTHER_COLOURS = ("#9a6fc4", "#c2557f", "#8a8f2d", "#7a7a7a")
+WRONG_COLOUR = "#e0312d"
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagon")
+
+
+def colours(backends: list[str]) -> dict[str, str]:
+    """One colour a backend; the well-known ones have theirs on every page."""
+    others = [backend for backend in backends if backend not in _COLOURS]
+    return _COLOURS | {backend: _OTHER_COLOURS[i % len(_OTHER_COLOURS)] for i, backend in enumerate(others)}
+
+
+def text(value, limit: int = 60) -> str:
+    """`value` for a text in a figure: cut to `limit` characters, with nothing in it that plotly reads as HTML."""
+    words = str(value)
+    return html.escape(words if len(words) <= limit else words[: limit - 1] + "…", quote=False)
+
+
+def time_axis(times_us: list[float]) -> dict:
+    """A logarithmic axis of microseconds, with ticks at 1, 2 and 5 or at whole decades where there are many."""
+    low, high = math.floor(math.log10(min(times_us))), math.ceil(math.log10(max(times_us)))
+    for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        ticks = [m * 10.0**k for k in range(low, high + 1) for m in mantissas]
+        if sum(min(times_us) <= tick <= max(times_us) for tick in ticks) >= 3:
+            return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
+    return {"type": "log"}  # less than a third of a decade: plotly's own ticks
+
+
+def symbols(panel: Panel) -> list[str]:
+    """A marker for each line of the panel; in place and out of place share theirs, open and filled."""
+
+    def look(series: Series) -> tuple:
+        traits = tuple(trait for trait in series.traits if trait not in ("in place", "out of place"))
+        return (series.group, *traits) if panel.shows_group else traits
+
+    looks = list(dict.fromkeys(look(series) for series in panel.lines))
+    return [_SYMBOLS[looks.index(look(s)) % len(_SYMBOLS)] + ("-open" if s.in_place else "") for s in panel.lines]
+
+
+def hover(panel: Panel, series: Series, spot: Spot) -> str:
+    """All there is to say of one spot."""
+    sample, launches = spot.rows[-1].sample, len(spot.rows)
+    band = "95 % interval within one launch" if launches == 1 else f"lowest to highest of {launches} launches"
+    taken = sum(len(row.sample.samples_us) for row in spot.rows)
+    stopped = ", ".join(dict.fromkeys(row.sample.stop_reason for row in spot.rows if row.sample.stop_reason))
+    return "<br>".join([
+        *_what(panel, series, spot.rows[-1]),
+        f"time {figure(spot.time_us)} µs ({span(spot.band_us)}: {band})",
+        *([f"busbw {figure(spot.busbw_GBps)} GB/s ({span(spot.busbw_band_GBps)})"] if spot.busbw_GBps else []),
+        "data not checked" if sample.wrong is None else f"#wrong {sample.wrong}",
+        f"{taken} samples" + (f", stopped: {text(stopped)}" if stopped else ""),
+        f"algorithm seen: {text(sample.algorithm_seen)}",
+        *(["oversubscribed: more ranks than cores"] if sample.oversubscribed else []),
+    ])  # fmt: skip
+
+
+def hover_wrong(panel: Panel, series: Series, row: Row) -> str:
+    wrong = f"<b>WRONG DATA: {row.sample.wrong} elements</b>, launch {row.sample.launch}"
+    return "<br>".join([*_what(panel, series, row), wrong])
+
+
+def _what(panel: Panel, series: Series, row: Row) -> list[str]:
+    point = row.point
+    size = f"{format_size(point.size_bytes)} ({point.size_bytes:,} bytes), " if point.size_bytes else ""
+    same = "".join(f" · {text(trait)}" for trait in panel.same)
+    return [
+        f"<b>{text(panel.op)} · {text(series.name(with_group=False))}</b>{same}",
+        f"{size}group {text(point.group)}, {point.ranks} ranks",
+    ]
