@@ -5,7 +5,7 @@ import re
 from commbench.errors import UsageError
 
 _SUFFIX = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:iB|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:iB|B)?|B)?", re.IGNORECASE | re.ASCII)
 
 
 def parse_size(text) -> int:
@@ -16,27 +16,29 @@ def parse_size(text) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         if text < 0:
             raise UsageError(f"size {text} is negative; sizes are 0 or more bytes")
+        if text >= 2**63:
+            raise UsageError(f"size {text} is more than any machine has; sizes are below 8 EiB")
         return text
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
         raise UsageError(f"size {text!r} is not understood; write bytes with an optional binary suffix, such as 8, 64K, 1M, 2G")
-    size = float(match[1]) * _SUFFIX[match[2].upper()] if "." in match[1] else int(match[1]) * _SUFFIX[match[2].upper()]
+    unit = _SUFFIX[(match[2] or "").upper()]
+    size = float(match[1]) * unit if "." in match[1] else int(match[1]) * unit
     if size != int(size):
         raise UsageError(f"size {text!r} is {size} bytes, not a whole number")
     return int(size)
 
 
 def format_size(size_bytes: int) -> str:
-    """64K, 1M, 3G where the binary suffix is exact, and plain bytes (with a rounded suffix above 10K) otherwise."""
+    """64K, 1M, 3G where the binary suffix is exact; plain bytes below 10K; otherwise rounded, such as ~1.5M."""
     for suffix in "TGMK":
         unit = _SUFFIX[suffix]
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{suffix}"
-    for suffix in "TGMK":
-        unit = _SUFFIX[suffix]
-        if size_bytes >= 10 * unit:
-            return f"{size_bytes / unit:.1f}{suffix}"
-    return str(size_bytes)
+    if size_bytes < 10 * 2**10:
+        return str(size_bytes)
+    suffix = next(suffix for suffix in "TGMK" if size_bytes >= 0.999 * _SUFFIX[suffix])
+    return f"~{size_bytes / _SUFFIX[suffix]:.3g}{suffix}"
 
 
 def format_bytes(size_bytes: float) -> str:

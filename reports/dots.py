@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from commbench.reports.looks import hover, text, time_axis
-from commbench.reports.series import Panel, Series, Spot
+from commbench.reports.series import Panel, Series, Spot, apart
 from commbench.units import format_size
 
 
@@ -12,7 +12,6 @@ class _Dot:
     """`row` counts from the top; `left` and `right` are the spots whose busbw and time are shown; `notes` stand beside."""
 
     row: int
-    panel: Panel
     series: Series
     left: Spot
     right: Spot
@@ -20,34 +19,34 @@ class _Dot:
 
 
 def overview_figure(panels: list[Panel], colour: dict[str, str]) -> dict:
-    """A row for each panel: the bus bandwidth of each series at its largest size, its time at its smallest."""
+    """A row for each panel: the bus bandwidth of each line at its largest size, its time at its smallest."""
     dots = []
     for row, panel in enumerate(panels):
-        sizes = [spot.size_bytes for series in panel.series for spot in series.sized]
+        shown = [series for series in panel.lines or panel.variants if series.spots]
+        sizes = [spot.size_bytes for series in shown for spot in series.sized]
         ends = (min(sizes, default=0), max(sizes, default=0))
-        for series in (one for one in panel.series if one.spots):
+        for series in shown:
             drawn = series.sized or series.spots
             notes = tuple(
                 "" if spot.size_bytes == end else f"at {format_size(spot.size_bytes)}"
                 for spot, end in ((drawn[-1], ends[1]), (drawn[0], ends[0]))
             )
-            dots.append(_Dot(row, panel, series, drawn[-1], drawn[0], notes))
+            dots.append(_Dot(row, series, drawn[-1], drawn[0], notes))
     names = [text(panel.op) + _place(panel, panels) for panel in panels]
     return _figure(dots, names, colour, ("busbw at the largest size, GB/s", "time at the smallest size, µs"), spacing=30)
 
 
 def variants_figure(panel: Panel, colour: dict[str, str]) -> dict:
     """A row for each size and way of measuring of the series that have no line."""
-    spots = [(spot, series) for series in panel.variants for spot in series.spots]
-    spots.sort(key=lambda pair: pair[0].size_bytes)
-    names = {}
-    dots = []
-    for spot, series in spots:
-        group = [series.group] if panel.shows_group else []
+    rows, dots = {}, []
+    told = zip(panel.variants, apart(panel.variants), strict=True)
+    spots = [(spot, series, words) for series, words in told for spot in series.spots]
+    for spot, series, words in sorted(spots, key=lambda found: found[0].size_bytes):
         size = [format_size(spot.size_bytes)] if spot.size_bytes else []
-        name = text(" · ".join([*size, *group, *series.traits]) or panel.op, 90)
-        dots.append(_Dot(names.setdefault(name, len(names)), panel, series, spot, spot))
-    return _figure(dots, list(names), colour, ("busbw, GB/s", "time, µs"), spacing=20)
+        group = [series.group] if panel.shows_group else []
+        row = rows.setdefault(text(" · ".join([*size, *group, *words]) or panel.op, 90), len(rows))
+        dots.append(_Dot(row, series, spot, spot))
+    return _figure(dots, list(rows), colour, ("busbw, GB/s", "time, µs"), spacing=20)
 
 
 def _place(panel: Panel, panels: list[Panel]) -> str:
@@ -84,7 +83,7 @@ def _figure(dots: list[_Dot], names: list[str], colour: dict[str, str], titles: 
                 "error_x": {"type": "data", "symmetric": False, "array": [high - value], "arrayminus": [value - low],
                             "color": colour[dot.series.backend], "thickness": 1, "width": 0},
                 "text": [note], "textposition": "middle right", "textfont": {"size": 10},
-                "hoverinfo": "text", "hovertext": [hover(dot.panel, dot.series, spot)],
+                "hoverinfo": "text", "hovertext": [hover(dot.series, spot)],
             })  # fmt: skip
             named.add(name)
     bandwidth = {"title": {"text": titles[0]}, "rangemode": "tozero", "domain": [0, 0.48]}

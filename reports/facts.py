@@ -9,8 +9,9 @@ from collections import Counter
 from commbench.results.store import Launch, Run
 from commbench.units import format_bytes
 
-_LISTS_OF_NODE = ("gpus", "nics")
-_TEXTS_OF_NODE = ("conf_files", "environment")
+_SETTINGS = ("environment", "conf_files")
+_NOT_TOLD = ("host", "versions", "memory_available_bytes")  # told elsewhere, or different at each look
+_LISTED = 64  # nodes of one kind whose cards are listed; the journal has all
 
 
 def facts(run: Run) -> dict:
@@ -36,7 +37,7 @@ def facts(run: Run) -> dict:
 def plain(value) -> str:
     """Any JSON value as words."""
     if isinstance(value, dict):
-        return ", ".join(f"{_words(key)} {plain(part)}" for key, part in value.items() if part not in (None, ""))
+        return ", ".join(f"{_words(key)}: {plain(part)}" for key, part in value.items() if part not in (None, ""))
     if isinstance(value, list | tuple):
         return ", ".join(plain(part) for part in value)
     if isinstance(value, bool):
@@ -71,42 +72,65 @@ def _versions(launches: tuple[Launch, ...]) -> list[tuple[str, list[str]]]:
 
 
 def _machines(launches: tuple[Launch, ...]) -> list[dict]:
-    """Nodes that are alike, as one machine with all their names; `launches` where it was not seen in all of them.
-
-    What one launch knows of a node (its GPUs under NCCL) completes what another left empty; where two launches
-    contradict each other, such as after a changed conf file, both stand.
-    """
-    seen: dict[str, list[tuple[dict, dict]]] = {}  # host -> [(what, the launches that saw it)]
+    """Nodes that are alike, as one machine with all their names."""
+    nodes: dict[str, dict] = {}
     for launch in launches:
-        for node in _list(launch.header.get("nodes")):
-            what = {key: value for key, value in _dict(node).items() if key not in ("host", "versions") and value}
-            states = seen.setdefault(plain(_dict(node).get("host")) or "unnamed", [])
-            for known, names in states:
-                if all(known.get(key, value) == value for key, value in what.items()):
-                    known.update(what)
-                    names[launch.path.name] = None
-                    break
-            else:
-                states.append((what, {launch.path.name: None}))
-    alike: dict[str, tuple[dict, list, dict]] = {}
-    for host, states in seen.items():
-        for what, names in states:
-            alike.setdefault(repr((sorted(what.items(), key=str), list(names))), (what, list(names), {}))[2][host] = None
-    everywhere = [launch.path.name for launch in launches if launch.header]
-    return [_machine(what, list(hosts)) | {"launches": [] if names == everywhere else names} for what, names, hosts in alike.values()]
+        for node in filter(None, map(_dict, _list(launch.header.get("nodes")))):
+            _complete(nodes.setdefault(plain(node.get("host")) or "unnamed", {}), node)
+    alike: dict[str, dict[str, dict]] = {}
+    for host, node in nodes.items():
+        told = [_told(node), _gpus(node), node.get("conf_files"), [len(records) for records in _tables(node).values()]]
+        alike.setdefault(repr(told), {})[host] = node
+    return [_machine(group) for group in alike.values()]
 
 
-def _machine(what: dict, hosts: list[str]) -> dict:
-    apart = (*_LISTS_OF_NODE, *_TEXTS_OF_NODE)
-    gpus = Counter(plain(gpu.get("name", gpu) if isinstance(gpu, dict) else gpu) for gpu in _list(what.get("gpus")))
-    return {
-        "hosts": hosts,
-        "facts": [(_title(key), _quantity(key, value)) for key, value in what.items() if key not in apart],
-        "gpus": ", ".join(f"{count} × {name}" for name, count in gpus.items()),
-        "lists": [(name, _grid(_list(what.get(name)))) for name in _LISTS_OF_NODE if _list(what.get(name))],
-        "conf_files": [(str(path), plain(text)) for path, text in _dict(what.get("conf_files")).items()],
-        "environment": [(str(name), plain(value)) for name, value in sorted(_dict(what.get("environment")).items())],
+def _complete(known: dict, node: dict) -> None:
+    """Add what one launch says of a node: only NCCL lists GPUs, and settings may change from launch to launch."""
+    for key, value in node.items():
+        if key in _SETTINGS:
+            for name, setting in _dict(value).items():
+                known.setdefault(key, {}).setdefault(str(name), {})[plain(setting)] = None
+        elif key not in _NOT_TOLD and plain(value):
+            known.setdefault(key, value)
+
+
+def _machine(nodes: dict[str, dict]) -> dict:
+    """`lists`: GPUs, network cards and the like, a line each with its host. Settings come with all their values."""
+    first = next(iter(nodes.values()))
+    settings = {key: {} for key in _SETTINGS}
+    for node in nodes.values():
+        for key, found in settings.items():
+            for name, values in node.get(key, {}).items():
+                found.setdefault(name, {}).update(values)
+    listed = list(nodes.items())[:_LISTED]
+    lists = {
+        key: _grid([{"host": host, **record} for host, node in listed for record in _tables(node).get(key, [])])
+        for key in _tables(first)
     }
+    return {
+        "hosts": list(nodes),
+        "listed": len(listed),
+        "facts": _told(first),
+        "gpus": _gpus(first),
+        "lists": [(_words(key), grid) for key, grid in lists.items()],
+        **{key: [(name, list(values)) for name, values in sorted(found.items())] for key, found in settings.items()},
+    }
+
+
+def _tables(node: dict) -> dict[str, list[dict]]:
+    """The lists of records of a node: gpus, infiniband, net."""
+    lists = {key: [item for item in _list(value) if isinstance(item, dict)] for key, value in node.items()}
+    return {key: records for key, records in lists.items() if records}
+
+
+def _told(node: dict) -> list[tuple[str, str]]:
+    apart = (*_SETTINGS, *_tables(node))
+    return [(_title(key), _quantity(key, value)) for key, value in node.items() if key not in apart]
+
+
+def _gpus(node: dict) -> str:
+    names = Counter(plain(gpu.get("name")) or "GPU without a name" for gpu in _tables(node).get("gpus", []))
+    return ", ".join(f"{count} × {name}" for name, count in names.items())
 
 
 def _quantity(key: str, value) -> str:
@@ -115,9 +139,8 @@ def _quantity(key: str, value) -> str:
     return plain(value)
 
 
-def _grid(items: list) -> dict:
-    """Records as a table with the keys that any of them has; anything else as a table of one column."""
-    records = [item if isinstance(item, dict) else {"name": item} for item in items]
+def _grid(records: list[dict]) -> dict:
+    """Records as a table with the keys that any of them has a value for."""
     keys = [key for key in dict.fromkeys(k for record in records for k in record) if any(plain(r.get(key)) for r in records)]
     return {
         "heads": [_title(key) for key in keys],
@@ -150,4 +173,5 @@ def _launch(launch: Launch) -> dict:
         "exit_code": plain(end.get("exit_code")),
         "how_it_ended": plain(end.get("reason")) if end else "no end record",
         "missing_ranks": plain(end.get("missing")),
+        "library": plain(head.get("library")),
     }

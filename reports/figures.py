@@ -5,7 +5,7 @@ The page adds the colours of ink and grid, which differ between light and dark.
 
 import math
 
-from commbench.reports.looks import WRONG_COLOUR, hover, hover_wrong, symbols, text, time_axis
+from commbench.reports.looks import WRONG_COLOUR, hover, hover_wrong, names, symbols, time_axis
 from commbench.reports.series import Panel, Series, Spot
 from commbench.units import format_size
 
@@ -23,8 +23,7 @@ def size_ticks(sizes: list[int]) -> tuple[list[int], list[str]]:
 def line_figure(panel: Panel, colour: dict[str, str]) -> dict:
     """The lines of a panel: busbw on the left, time on the right, under one legend."""
     data, named = [], set()
-    for series, symbol in zip(panel.lines, symbols(panel), strict=True):
-        name = text(series.name(with_group=panel.shows_group), 90)
+    for series, name, symbol in zip(panel.lines, names(panel, panel.lines), symbols(panel), strict=True):
         entry = {"type": "scatter", "name": name, "legendgroup": name}
         if not panel.many_groups:
             data += _bands(series, colour[series.backend], entry)
@@ -36,12 +35,12 @@ def line_figure(panel: Panel, colour: dict[str, str]) -> dict:
             },
             "marker": {"symbol": symbol, "size": 4 if panel.many_groups else 6},
         }
-        data += _lines(panel, series, entry | style | {"showlegend": name not in named})
+        data += _lines(series, entry | style | {"showlegend": name not in named})
         named.add(name)
     return {"data": data + _wrong(panel), "layout": _layout(panel, len(named))}
 
 
-def _layout(panel: Panel, names: int) -> dict:
+def _layout(panel: Panel, legend_entries: int) -> dict:
     sizes = sorted({x for one in panel.lines for x in (*one.gaps, *(s.size_bytes for s in one.spots)) if x > 0})
     values, words = size_ticks(sizes)
     size_axis = {
@@ -50,7 +49,7 @@ def _layout(panel: Panel, names: int) -> dict:
     }  # fmt: skip
     times = [time for one in panel.lines for spot in one.spots for time in (spot.time_us, *(spot.band_us or ()))]
     times += [row.time_us for one in panel.lines for row in one.wrong]
-    legend = _LEGEND_ROW * math.ceil(names / _LEGEND_COLUMNS)
+    legend = _LEGEND_ROW * math.ceil(legend_entries / _LEGEND_COLUMNS)
     layout = {
         "height": 330 + legend,
         "margin": {"l": 64, "r": 14, "t": 14 + legend, "b": 46},
@@ -64,13 +63,12 @@ def _layout(panel: Panel, names: int) -> dict:
     if panel.first.ranks < 2:
         layout["annotations"] = [{
             "text": "busbw does not apply to one rank", "showarrow": False,
-            "xref": "x domain", "yref": "y domain", "x": 0.5, "y": 0.5,
+            "xref": "paper", "yref": "paper", "x": 0.2, "y": 0.5,
         }]  # fmt: skip
-        layout["yaxis"] |= {"showticklabels": False, "range": [0, 1]}
     return layout
 
 
-def _lines(panel: Panel, series: Series, entry: dict) -> list[dict]:
+def _lines(series: Series, entry: dict) -> list[dict]:
     # None between two runs breaks the line where a size was measured without a good result.
     spots = [spot for run in _runs(series) for spot in (*run, None)][:-1]
     if not spots:
@@ -78,7 +76,7 @@ def _lines(panel: Panel, series: Series, entry: dict) -> list[dict]:
     common = entry | {
         "mode": "lines+markers", "hoverinfo": "text",
         "x": [spot and spot.size_bytes for spot in spots],
-        "hovertext": [spot and hover(panel, series, spot) for spot in spots],
+        "hovertext": [spot and hover(series, spot) for spot in spots],
     }  # fmt: skip
     time = common | {"y": [spot and spot.time_us for spot in spots], "xaxis": "x2", "yaxis": "y2"}
     if not spots[0].busbw_GBps:
@@ -124,6 +122,6 @@ def _wrong(panel: Panel) -> list[dict]:
                 "showlegend": not made, "xaxis": f"x{axis}", "yaxis": f"y{axis}",
                 "x": [row.point.size_bytes for _, row in drawn], "y": [value_of(row) for _, row in drawn],
                 "marker": {"symbol": "x", "size": 11, "color": WRONG_COLOUR},
-                "hoverinfo": "text", "hovertext": [hover_wrong(panel, series, row) for series, row in drawn],
+                "hoverinfo": "text", "hovertext": [hover_wrong(series, row) for series, row in drawn],
             })  # fmt: skip
     return made

@@ -5,9 +5,10 @@ Names from the run are escaped, since plotly reads a subset of HTML in every tex
 
 import html
 import math
+from collections.abc import Sequence
 
 from commbench.reports.rows import Row, figure, span
-from commbench.reports.series import Panel, Series, Spot
+from commbench.reports.series import Panel, Series, Spot, apart
 from commbench.units import format_size
 
 _COLOURS = {"gloo": "#3d85c6", "nccl": "#2e9e6b", "mpi": "#e08a1e"}
@@ -38,25 +39,36 @@ def time_axis(times_us: list[float]) -> dict:
     return {"type": "log"}  # less than a third of a decade: plotly's own ticks
 
 
+def names(panel: Panel, series: Sequence[Series]) -> list[str]:
+    """The name of each of `series` in a legend; groups that share a look share a name."""
+    parts = [
+        (one.backend, *([one.group] if panel.shows_group else []), *words)
+        for one, words in zip(series, apart(series), strict=True)
+    ]
+    return [text(" · ".join(part), 90) for part in parts]
+
+
 def symbols(panel: Panel) -> list[str]:
     """A marker for each line of the panel; in place and out of place share theirs, open and filled."""
+    looks = [
+        (one.group if panel.shows_group else "", *(words for words in told if words not in ("in place", "out of place")))
+        for one, told in zip(panel.lines, apart(panel.lines), strict=True)
+    ]
+    known = list(dict.fromkeys(looks))
+    return [
+        _SYMBOLS[known.index(look) % len(_SYMBOLS)] + ("-open" if one.in_place else "")
+        for look, one in zip(looks, panel.lines, strict=True)
+    ]
 
-    def look(series: Series) -> tuple:
-        traits = tuple(trait for trait in series.traits if trait not in ("in place", "out of place"))
-        return (series.group, *traits) if panel.shows_group else traits
 
-    looks = list(dict.fromkeys(look(series) for series in panel.lines))
-    return [_SYMBOLS[looks.index(look(s)) % len(_SYMBOLS)] + ("-open" if s.in_place else "") for s in panel.lines]
-
-
-def hover(panel: Panel, series: Series, spot: Spot) -> str:
+def hover(series: Series, spot: Spot) -> str:
     """All there is to say of one spot."""
     sample, launches = spot.rows[-1].sample, len(spot.rows)
     band = "95 % interval within one launch" if launches == 1 else f"lowest to highest of {launches} launches"
     taken = sum(len(row.sample.samples_us) for row in spot.rows)
     stopped = ", ".join(dict.fromkeys(row.sample.stop_reason for row in spot.rows if row.sample.stop_reason))
     return "<br>".join([
-        *_what(panel, series, spot.rows[-1]),
+        *_what(series, spot.rows[-1]),
         f"time {figure(spot.time_us)} µs ({span(spot.band_us)}: {band})",
         *([f"busbw {figure(spot.busbw_GBps)} GB/s ({span(spot.busbw_band_GBps)})"] if spot.busbw_GBps else []),
         "data not checked" if sample.wrong is None else f"#wrong {sample.wrong}",
@@ -66,16 +78,16 @@ def hover(panel: Panel, series: Series, spot: Spot) -> str:
     ])  # fmt: skip
 
 
-def hover_wrong(panel: Panel, series: Series, row: Row) -> str:
+def hover_wrong(series: Series, row: Row) -> str:
     wrong = f"<b>WRONG DATA: {row.sample.wrong} elements</b>, launch {row.sample.launch}"
-    return "<br>".join([*_what(panel, series, row), wrong])
+    return "<br>".join([*_what(series, row), wrong])
 
 
-def _what(panel: Panel, series: Series, row: Row) -> list[str]:
+def _what(series: Series, row: Row) -> list[str]:
     point = row.point
     size = f"{format_size(point.size_bytes)} ({point.size_bytes:,} bytes), " if point.size_bytes else ""
-    same = "".join(f" · {text(trait)}" for trait in panel.same)
+    traits = "".join(f" · {text(words)}" for _, words in series.traits if words)
     return [
-        f"<b>{text(panel.op)} · {text(series.name(with_group=False))}</b>{same}",
+        f"<b>{text(point.op)} · {text(point.backend)}</b>{traits}",
         f"{size}group {text(point.group)}, {point.ranks} ranks",
     ]

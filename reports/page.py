@@ -13,9 +13,9 @@ from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
 from commbench.reports.figures import line_figure
-from commbench.reports.looks import colours
+from commbench.reports.looks import colours, names
 from commbench.reports.rows import Row, figure, rows_of
-from commbench.reports.series import Panel, panels
+from commbench.reports.series import Panel, panels, same
 from commbench.reports.table import slowest, table
 from commbench.reports.verdict import verdict
 from commbench.results.store import Run
@@ -76,6 +76,8 @@ def _sections(drawn: list[Panel], colour: dict[str, str]) -> list[dict]:
     for panel in drawn:
         sections.setdefault(panel.op, []).append({
             "panel": panel,
+            "same": same(panel.lines or panel.variants),
+            "same_of_variants": same(panel.variants),
             "lines": line_figure(panel, colour) if panel.lines else None,
             "variants": variants_figure(panel, colour) if panel.variants else None,
             "lagging": _lagging(panel),
@@ -88,9 +90,9 @@ def _lagging(panel: Panel) -> list[dict]:
     if not panel.many_groups:
         return []
     found = {}
-    for series in panel.series:
+    for series, name in zip(panel.lines, names(panel, panel.lines), strict=True):
         if series.spots:
-            key = (series.name(with_group=False), series.spots[-1].point.size_bytes)
+            key = (name, series.spots[-1].size_bytes)
             found.setdefault(key, []).append((series.spots[-1].time_us, series.group))
     largest = max((size for _, size in found), default=0)
     return [

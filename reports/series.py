@@ -1,6 +1,7 @@
 """Rows sorted into what is drawn: a panel per operation and kind of group, a series per way of measuring it."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,20 +49,20 @@ class Spot:
 class Series:
     """What is joined by one line: same backend, group, algorithm and so on, over the sizes.
 
-    `traits`: what else tells it from its neighbours. `spots`: by rising size. `wrong`: rows with wrong data.
+    `traits`: (name, words) of all it was measured with. `spots`: by rising size. `wrong`: rows with wrong data.
     `gaps`: sizes at which nothing good was measured.
     """
 
     backend: str
     group: str
-    in_place: bool
-    traits: tuple[str, ...]
+    traits: tuple[tuple[str, str], ...]
     spots: tuple[Spot, ...]
     wrong: tuple[Row, ...]
     gaps: frozenset[int]
 
-    def name(self, with_group: bool) -> str:
-        return " · ".join([self.backend, *([self.group] if with_group else []), *self.traits])
+    @property
+    def in_place(self) -> bool:
+        return ("in_place", "in place") in self.traits
 
     @property
     def sized(self) -> list[Spot]:
@@ -73,20 +74,15 @@ class Series:
 class Panel:
     """All series of one operation on groups of one kind.
 
-    `same`: what holds for every one of them. `lines`: those drawn over the size. `variants`: those drawn as dots, with
-    one or two sizes beside longer series (a sweep of dtypes at 1M), or without a size.
+    `lines`: those drawn over the size. `variants`: those drawn as dots, with one or two sizes beside longer series
+    (a sweep of dtypes at 1M), or without a size.
     """
 
     op: str
     first: Point
-    same: tuple[str, ...]
     groups: tuple[str, ...]
     lines: tuple[Series, ...]
     variants: tuple[Series, ...]
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        return self.lines + self.variants
 
     @property
     def many_groups(self) -> bool:
@@ -110,40 +106,53 @@ def panels(rows: list[Row]) -> list[Panel]:
         found[point.op, point.world_size, point.ranks, point.scope, split].append(row)
     ops = list(dict.fromkeys(row.point.op for row in rows))
     made = [_panel(found[key]) for key in sorted(found, key=lambda key: ops.index(key[0]))]
-    return [panel for panel in made if panel.series]
+    return [panel for panel in made if panel.lines or panel.variants]
+
+
+def same(series: Sequence[Series]) -> list[str]:
+    """What holds for every one of `series`, in words."""
+    varying = _varying(series)
+    return [words for name, words in series[0].traits if words and name not in varying] if series else []
+
+
+def apart(series: Sequence[Series]) -> list[tuple[str, ...]]:
+    """For each of `series` what tells it from the others, in words; backend and group are not among it."""
+    varying = _varying(series)
+    told = [dict(one.traits) for one in series]
+    return [tuple(filter(None, (words.get(name) or _UNSAID.get(name) for name in varying))) for words in told]
+
+
+# How a trait that goes without saying is called where another series has it otherwise.
+_UNSAID = {
+    "algorithm": "library",
+    "protocol": "default protocol",
+    "over_ranks": "max over ranks",
+    "in_place": "out of place",
+}
+
+
+def _varying(series: Sequence[Series]) -> list[str]:
+    told = [dict(one.traits) for one in series]
+    names = dict.fromkeys(name for words in told for name in words)
+    return [name for name in names if len({words.get(name) for words in told}) > 1]
 
 
 def _panel(rows: list[Row]) -> Panel:
-    traits = {row.id: _traits(row.point) for row in rows}
-    names = dict.fromkeys(name for told in traits.values() for name in told)
-    varying = [name for name in names if len({told.get(name) for told in traits.values()}) > 1]
-    keys = {row.id: _key(row.point, traits[row.id], varying) for row in rows}
+    keys = {row.id: (row.point.backend, row.point.group, _traits(row.point)) for row in rows}
     # A batch that follows the size is no trait of the series; one that was swept at one size is.
     places = {(keys[row.id], row.point.size_bytes) for row in rows}
     batches = {(keys[row.id], row.point.size_bytes, row.point.batch) for row in rows}
-    if len(batches) > len(places):
-        keys = {row.id: _with(keys[row.id], f"batch {row.point.batch}") for row in rows}
+    swept = len(batches) > len(places)
     series = defaultdict(list)
     for row in rows:
-        series[keys[row.id]].append(row)
-    first = rows[0].point
-    same = tuple(words for name, words in traits[rows[0].id].items() if words and name not in varying)
+        backend, group, traits = keys[row.id]
+        series[backend, group, (*traits, ("batch", f"batch {row.point.batch}")) if swept else traits].append(row)
     groups = tuple(dict.fromkeys(row.point.group for row in rows))
-    return Panel(first.op, first, same, groups, *_divide([_series(key, of_series) for key, of_series in series.items()]))
+    lines, variants = _divide([_series(key, of_series) for key, of_series in series.items()])
+    return Panel(rows[0].point.op, rows[0].point, groups, lines, variants)
 
 
-def _divide(series: list[Series]) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
-    """(lines, variants)."""
-
-    def sizes(one: Series) -> int:
-        return len({size for size in one.gaps | {spot.size_bytes for spot in one.spots} if size > 0})
-
-    drawn = [one for one in series if one.spots or one.wrong]
-    least = A_LINE if any(sizes(one) >= A_LINE for one in drawn) or len(drawn) > FEW else 1
-    return tuple(one for one in drawn if sizes(one) >= least), tuple(one for one in drawn if sizes(one) < least)
-
-
-def _traits(point: Point) -> dict[str, str]:
+def _traits(point: Point) -> tuple[tuple[str, str], ...]:
     """What tells apart points of one size, in words; "" for what goes without saying."""
     words = {
         "algorithm": "" if point.algorithm == "library" else point.algorithm,
@@ -157,25 +166,18 @@ def _traits(point: Point) -> dict[str, str]:
     }
     # What follows the size (the size asked for, a traffic matrix) is no trait of a series.
     plain = {n: v for n, v in point.params.items() if isinstance(v, str | int | float) and n != "requested_bytes"}
-    return words | {f"params.{name}": f"{name.replace('_', ' ')} {value}" for name, value in plain.items()}
+    return (*words.items(), *((f"params.{n}", f"{n.replace('_', ' ')} {v}") for n, v in plain.items()))
 
 
-# How a trait that goes without saying is called where a neighbour has another one.
-_UNSAID = {
-    "algorithm": "library",
-    "protocol": "default protocol",
-    "over_ranks": "max over ranks",
-    "in_place": "out of place",
-}
+def _divide(series: list[Series]) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
+    """(lines, variants)."""
 
+    def sizes(one: Series) -> int:
+        return len({size for size in one.gaps | {spot.size_bytes for spot in one.spots} if size > 0})
 
-def _key(point: Point, told: dict[str, str], varying: list[str]) -> tuple:
-    words = (told.get(name) or _UNSAID.get(name) for name in varying)
-    return point.backend, point.group, point.in_place, tuple(word for word in words if word)
-
-
-def _with(key: tuple, trait: str) -> tuple:
-    return *key[:-1], (*key[-1], trait)
+    drawn = [one for one in series if one.spots or one.wrong]
+    least = A_LINE if any(sizes(one) >= A_LINE for one in drawn) or len(drawn) > FEW else 1
+    return tuple(one for one in drawn if sizes(one) >= least), tuple(one for one in drawn if sizes(one) < least)
 
 
 def _series(key: tuple, rows: list[Row]) -> Series:

@@ -73,3 +73,32 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+class Silent:
+    """A view that keeps what it is told."""
+
+    def __init__(self):
+        self.messages = []
+
+    def header(self, record):
+        pass
+
+    def point(self, sample):
+        pass
+
+    def message(self, text):
+        self.messages.append(text)
+
+
+def run_in_process(tables: dict, out: Path, ranks: int, backend="gloo", view=None) -> tuple[int, str]:
+    """Measure a suite with ranks forked from the test itself, so that what a test has patched is patched in them."""
+    from commbench.cli.planning import plan_suite
+    from commbench.launch.local import LocalSite
+    from commbench.launch.run import execute
+    from commbench.suite.schema import check_suite
+
+    plan = plan_suite(check_suite(tables, "test"), [backend], [0] * ranks, joined=False)
+    out.mkdir(parents=True, exist_ok=True)
+    plan.save(out / "plan.json")
+    return execute(plan, out, LocalSite(), view or Silent())

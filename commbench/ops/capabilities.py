@@ -21,6 +21,8 @@ def refusal(backend: str, op: str, dtype: str, redop: str, in_place: bool, world
         return f"{op} needs {record.group_size} ranks, the group has {world_size}"
     if redop == "avg" and DTYPES[dtype].exact_limit < world_size:
         return f"the average over {world_size} ranks is not exact in {dtype}, so it cannot be checked"
+    if backend == "gloo" and op == "sendrecv" and world_size == 1:
+        return "Gloo cannot send to the own rank; a ring shift needs 2 ranks"
     return {"gloo": _gloo, "mpi": _mpi, "nccl": _nccl}[backend](op, dtype, redop, reduces)
 
 

@@ -41,9 +41,10 @@ def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], jo
 
 
 def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
-    for name, algorithm, split, dtype in product(measure.op, measure.algorithm, measure.split, measure.dtype):
+    for name, algorithm, split in product(measure.op, measure.algorithm, measure.split):
         op = OPS[name]
         axes = product(
+            measure.dtype if op.sized else ["float32"],
             measure.redop if op.reduces else ["none"],
             measure.root if op.rooted else [-1],
             _in_place(measure, op),
@@ -51,7 +52,7 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
             measure.window if op.windowed else [1],
             measure.size if op.sized else [0],
         )
-        for redop, root, in_place, timing, window, size in axes:
+        for dtype, redop, root, in_place, timing, window, size in axes:
             for batch in measure.batch if timing == "streaming" else [1]:
                 point = Point(
                     op=name,
@@ -68,7 +69,11 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
                     batch=batch,
                 )
                 groups = _groups(split, op, ranks)
-                yield tuple(_sized(point, label, members, size, window, measure, node_of) for label, members in groups)
+                points = [_sized(point, label, members, size, window, measure, node_of) for label, members in groups]
+                # A step is measured or skipped as a whole, so groups that cannot run are a step of their own.
+                for status in ("ok", "skip"):
+                    if step := tuple(p for p in points if p.status == status):
+                        yield step
 
 
 def _in_place(measure: Measure, op) -> list[bool]:

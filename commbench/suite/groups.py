@@ -11,12 +11,12 @@ _COLOURS = {
     "OR": lambda rank, value: rank | value,
 }
 _SYMBOLS = {"%": "MOD", "/": "DIV", "&": "AND", "|": "OR"}
-_SPLIT = re.compile(r"(MOD|DIV|AND|OR|[%/&|])\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
+_SPLIT = re.compile(r"(MOD|DIV|AND|OR|[%/&|])\s*(0x[0-9a-f]{1,16}|\d{1,18})", re.IGNORECASE)
 
 
 def split_groups(split: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
     """[(label, members)] of a split: "all", "MOD 8" (one rank a node in each group), "DIV 8" (a group a node),
-    "AND 0x7", "OR 0x7", or members spelled out as "0,1;2,3".
+    "AND 0x7", "OR 0x7", or members spelled out as "0,1;2,3". Members are in rising order, as torch orders a group.
 
     Raises UsageError when it is not understood, names a rank twice, or one that the world lacks.
     """
@@ -26,7 +26,7 @@ def split_groups(split: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
     match = _SPLIT.fullmatch(text)
     if match:
         word = _SYMBOLS.get(match[1], match[1].upper())
-        value = int(match[2], 0)
+        value = int(match[2], 16 if match[2][:2].lower() == "0x" else 10)
         if word in ("MOD", "DIV") and value == 0:
             raise UsageError(f"split {split!r} divides by zero; a group has at least 1 rank")
         groups: dict[int, list[int]] = {}
@@ -38,7 +38,7 @@ def split_groups(split: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
 
 def _spelled_out(text: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
     try:
-        groups = [tuple(int(rank) for rank in part.split(",")) for part in text.split(";") if part.strip()]
+        groups = [tuple(sorted(int(rank) for rank in part.split(","))) for part in text.split(";") if part.strip()]
     except ValueError:
         groups = []
     if not groups:

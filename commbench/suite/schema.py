@@ -16,6 +16,8 @@ BACKENDS = ("gloo", "nccl", "mpi")
 
 
 def _listed(value):
+    if value == []:
+        raise ValueError("the list is empty, so nothing would be measured; name at least one value, or leave the key out")
     return value if isinstance(value, list) else [value]
 
 
@@ -27,13 +29,13 @@ def _size(value) -> int:
 
 
 def _op(value):
-    if value not in OPS:
+    if not isinstance(value, str) or value not in OPS:
         raise ValueError(f"there is no operation {value!r}; there are {', '.join(OPS)}")
     return value
 
 
 def _dtype(value):
-    name = ALIASES.get(str(value).lower(), value)
+    name = ALIASES.get(str(value).lower(), str(value))
     if name not in DTYPES:
         raise ValueError(f"there is no dtype {value!r}; there are {', '.join(DTYPES)}")
     return name
@@ -50,7 +52,7 @@ Listed = BeforeValidator(_listed)
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Sweep(_Strict):
@@ -146,7 +148,7 @@ def read_suite(name: str) -> dict:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"suite file {path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and brackets nested too deep
         raise UsageError(f"suite file {path} is not valid TOML: {error}") from None
 
 
