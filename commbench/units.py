@@ -38,7 +38,8 @@ def format_size(size_bytes: int) -> str:
     if size_bytes < 10 * 2**10:
         return str(size_bytes)
     suffix = next(suffix for suffix in "TGMK" if size_bytes >= 0.999 * _SUFFIX[suffix])
-    return f"~{size_bytes / _SUFFIX[suffix]:.3g}{suffix}"
+    value = size_bytes / _SUFFIX[suffix]
+    return f"~{value:.0f}{suffix}" if value >= 100 else f"~{value:.3g}{suffix}"  # .3g of 1005 would be 1.01e+03
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -141,7 +141,7 @@ def _quantity(key: str, value) -> str:
 
 def _grid(records: list[dict]) -> dict:
     """Records as a table with the keys that any of them has a value for."""
-    keys = [key for key in dict.fromkeys(k for record in records for k in record) if any(plain(r.get(key)) for r in records)]
+    keys = dict.fromkeys(key for record in records for key, value in record.items() if plain(value))
     return {
         "heads": [_title(key) for key in keys],
         "lines": [[_quantity(key, record.get(key)) for key in keys] for record in records],
@@ -152,7 +152,8 @@ def _ranks(launches: tuple[Launch, ...]) -> list[dict]:
     """The table of ranks of each launch; launches that placed their ranks alike share one."""
     alike = {}
     for launch in launches:
-        ranks = [{k: v for k, v in r.items() if k != "pid"} for r in _list(launch.header.get("ranks")) if isinstance(r, dict)]
+        ranks = [_dict(rank) for rank in _list(launch.header.get("ranks"))]
+        ranks = [{key: value for key, value in rank.items() if key != "pid"} for rank in ranks]
         if ranks:
             alike.setdefault(repr(ranks), (ranks, []))[1].append(launch.path.name)
     return [{"launches": names, "count": len(ranks), **_grid(ranks)} for ranks, names in alike.values()]
@@ -173,5 +174,6 @@ def _launch(launch: Launch) -> dict:
         "exit_code": plain(end.get("exit_code")),
         "how_it_ended": plain(end.get("reason")) if end else "no end record",
         "missing_ranks": plain(end.get("missing")),
+        "at_point": plain(end.get("point")),
         "library": plain(head.get("library")),
     }

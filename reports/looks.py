@@ -51,7 +51,7 @@ def names(panel: Panel, series: Sequence[Series]) -> list[str]:
 def symbols(panel: Panel) -> list[str]:
     """A marker for each line of the panel; in place and out of place share theirs, open and filled."""
     looks = [
-        (one.group if panel.shows_group else "", *(words for words in told if words not in ("in place", "out of place")))
+        (one.group if panel.shows_group else "", *(w for w in told if w not in ("in place", "out of place")))
         for one, told in zip(panel.lines, apart(panel.lines), strict=True)
     ]
     known = list(dict.fromkeys(looks))

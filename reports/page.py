@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
+import statistics
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from commbench.errors import UsageError
 from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
@@ -25,12 +25,9 @@ _HERE = Path(__file__).parent
 
 
 def write_report(run: Run, path: Path) -> Path:
-    """Write the page of `run` to `path` and return it. Raises UsageError when it cannot be written there."""
-    try:
-        # A lone surrogate, which JSON can hold, has no place in UTF-8.
-        path.write_bytes(page(run).encode("utf-8", errors="replace"))
-    except OSError as error:
-        raise UsageError(f"the report cannot be written to {path}: {error.strerror}; name a file in a folder that exists") from None
+    """Write the page of `run` to the file `path` and return it. Raises OSError when it cannot be written there."""
+    # A lone surrogate, which JSON can hold, has no place in UTF-8.
+    path.write_bytes(page(run).encode("utf-8", errors="replace"))
     return path
 
 
@@ -53,7 +50,7 @@ def page(run: Run) -> str:
         verdict=verdict(run, rows),
         facts=facts(run),
         backends=[(backend, colour[backend]) for backend in backends],
-        overview=overview_figure(drawn, colour) if drawn else None,
+        overview=overview_figure(drawn, colour),
         sections=_sections(drawn, colour),
         undrawn=_undrawn(rows, drawn),
         launches=len({row.sample.launch for row in rows}),
@@ -96,7 +93,13 @@ def _lagging(panel: Panel) -> list[dict]:
             found.setdefault(key, []).append((series.spots[-1].time_us, series.group))
     largest = max((size for _, size in found), default=0)
     return [
-        {"name": name, "size": size, "groups": len(times), "slowest": max(times), "median": sorted(times)[(len(times) - 1) // 2][0]}
+        {
+            "name": name,
+            "size": size,
+            "groups": len(times),
+            "slowest": max(times),
+            "median_us": statistics.median(time_us for time_us, _ in times),
+        }
         for (name, size), times in found.items()
         if size == largest and len(times) > 1
     ]

@@ -24,7 +24,9 @@
     for (const name of Object.keys(layout)) {
       if (!/^[xy]axis/.test(name)) continue;
       dressed[name] = { ...axis, ...layout[name] };
-      if (log && layout[name].title?.text.startsWith("busbw")) Object.assign(dressed[name], { type: "log", dtick: 1 });
+      if (log && layout[name].title?.text.startsWith("busbw")) {
+        Object.assign(dressed[name], { type: "log", dtick: 1, range: undefined, autorange: true });
+      }
     }
     return dressed;
   };
@@ -96,7 +98,8 @@
     });
   });
 
-  const texts = new Map(rows.map((row) => [row, [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase()]));
+  const textOf = (row) => [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
+  const texts = new Map(rows.map((row) => [row, textOf(row)]));
   const shown = document.getElementById("shown");
   document.getElementById("filter").addEventListener("input", (event) => {
     const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -107,5 +110,7 @@
     }
     shown.textContent = words.length ? `${count} of ${rows.length} rows` : `${rows.length} rows`;
   });
-  document.getElementById("unfold")?.addEventListener("change", (event) => table.classList.toggle("unfolded", event.target.checked));
+  document.getElementById("unfold")?.addEventListener("change", (event) => {
+    table.classList.toggle("unfolded", event.target.checked);
+  });
 })();

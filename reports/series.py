@@ -89,6 +89,11 @@ class Panel:
         return len(self.groups) >= MANY_GROUPS
 
     @property
+    def oversubscribed(self) -> bool:
+        spots = (spot for series in self.lines + self.variants for spot in series.spots)
+        return any(row.sample.oversubscribed for spot in spots for row in spot.rows)
+
+    @property
     def shows_group(self) -> bool:
         """Whether a name must tell the group."""
         return 1 < len(self.groups) < MANY_GROUPS

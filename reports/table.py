@@ -60,6 +60,10 @@ def _interval(row: Row):
     return " – ".join(map(_microseconds, row.interval_us)), row.interval_us[0]
 
 
+def _root(row: Row):
+    return (str(row.point.root), row.point.root) if row.point.root >= 0 else ("–", None)
+
+
 def _wrong(row: Row):
     wrong = row.sample.wrong
     return ("not checked" if row.ok else "–", None) if wrong is None else (str(wrong), wrong)
@@ -119,7 +123,7 @@ COLUMNS = (
     Column("samples", _count(lambda row: len(row.sample.samples_us)), numeric=True),
     Column("stopped", lambda row: row.sample.stop_reason),
     Column("count", _count(lambda row: row.point.count), numeric=True),
-    Column("root", lambda row: (str(row.point.root), row.point.root) if row.point.root >= 0 else ("–", None), numeric=True),
+    Column("root", _root, numeric=True),
     Column("batch", _count(lambda row: row.point.batch), numeric=True),
     Column("launch", _count(lambda row: row.sample.launch), numeric=True),
     Column("algorithm", lambda row: row.point.algorithm),

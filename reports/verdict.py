@@ -26,7 +26,8 @@ def verdict(run: Run, rows: list[Row]) -> dict:
     counts = Counter(row.sample.status for row in rows)
     planned = len(run.plan.points()) * run.plan.launches
     statuses = [*("ok", "wrong", "error", "skip"), *sorted(set(counts) - {"ok", "wrong", "error", "skip"})]
-    failed = sorted((r for r in rows if r.sample.status not in ("ok", "skip")), key=lambda r: r.sample.status != "wrong")
+    failed = [row for row in rows if row.sample.status not in ("ok", "skip")]
+    failed.sort(key=lambda row: row.sample.status != "wrong")
     return {
         "code": code,
         "meaning": MEANING.get(code, "unknown"),

@@ -38,6 +38,12 @@ def prepare(args, node_of):
     from commbench.results.plan import Plan
 
     if args.resume:
+        fixed = {name for name, value in vars(args).items() if value not in (None, False)}
+        extra = sorted(fixed - {"verb", "resume", "no_report", "iface"})
+        if extra:
+            raise UsageError(
+                f"--resume goes on with the plan of {args.resume} as it is; leave out {', '.join(extra)}, or start a new run"
+            )
         run_dir = Path(args.resume)
         return run_dir, Plan.load(run_dir / "plan.json")
     plan = plan_run(args, node_of)

@@ -1,6 +1,7 @@
 """Who this process is when a launcher started it: read from what torchrun, srun and mpirun leave in the environment."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 
@@ -93,10 +94,12 @@ def _from_slurm(env) -> Joined:
 
 def _tasks_here(env) -> int:
     """Tasks of this step on this node: SLURM_STEP_TASKS_PER_NODE is a list such as "8(x3),4"."""
-    counts = []
-    for part in env.get("SLURM_STEP_TASKS_PER_NODE", "1").split(","):
-        count, _, times = part.partition("(x")
-        counts += [int(count)] * int(times.rstrip(")") or 1)
+    counts, text = [], env.get("SLURM_STEP_TASKS_PER_NODE", "1")
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:\(x(\d{1,9})\))?", part)
+        if match is None:
+            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of task counts like 8(x3),4")
+        counts += [int(match[1])] * int(match[2] or 1)
     return counts[min(_int(env, "SLURM_NODEID", "0"), len(counts) - 1)]
 
 
@@ -121,6 +124,7 @@ def resolve(address: str, source: str) -> str:
     """`address` if it resolves. Raises UsageError naming the variable it came from: torch would only wait for it."""
     try:
         socket.getaddrinfo(address, None)
-    except OSError as error:
-        raise UsageError(f"the host {address!r} (from {source}) cannot be resolved: {error.strerror or error}; set MASTER_ADDR") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is empty or longer than 63 letters
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"the host {address!r} (from {source}) cannot be resolved: {why}; set MASTER_ADDR") from None
     return address

@@ -1,14 +1,15 @@
 """What NCCL says of itself under NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,TUNING.
 
-Rank 0 of a communicator prints a line for each collective it plans, in one of two forms:
-    AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}      (since 2.24; NVIDIA/nccl src/enqueue.cc)
-    AllReduce: 1024 Bytes -> Algo 1 proto 0 time 12.345000                  (before)
-The bytes are count x element size: per rank for AllGather and ReduceScatter. Send, receive and alltoall print none.
+Rank 0 of a communicator prints a line for each collective it plans, in one of two forms (NVIDIA/nccl src/enqueue.cc):
+    AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}      (since 2.24)
+    AllReduce: 1024 Bytes -> Algo 1 proto 0 time 12.345000                  (2.23; before it without the operation)
+The bytes are count x element size, which is per rank for AllGather and ReduceScatter; 2.23 gives their total.
+Send, receive and alltoall print none.
 """
 
 import re
 
-_TUNING = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)(?: (?:channel\S*?=\{(\d+)\.\.(\d+)\}|time [\d.]+))?")
+_TUNING = re.compile(r"\b([A-Za-z]+): +(\d+) Bytes -> Algo (\w+) proto (\w+)(?: (?:channel\S*?=\{(\d+)\.\.(\d+)\}|time [\d.]+))?")
 _OPS = {
     "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
     "Broadcast": "broadcast", "Reduce": "reduce",
@@ -20,7 +21,7 @@ _PROTOCOLS = ("ll", "ll128", "simple")
 
 def _name(text: str, names: tuple[str, ...]) -> str:
     if not text.isdigit():
-        return text.lower()
+        return text.lower().replace("_", "")  # NVLS_TREE in this line, NVLSTree elsewhere
     return names[int(text)] if int(text) < len(names) else f"number {text}"
 
 
@@ -34,7 +35,8 @@ def tuning(text: str, world_size: int) -> dict[str, list[str]]:
         op = _OPS.get(function)
         if op is None:
             continue
-        total = int(size) * (world_size if op in ("all_gather", "reduce_scatter") else 1)
+        per_rank = op in ("all_gather", "reduce_scatter") and not algorithm.isdigit()
+        total = int(size) * (world_size if per_rank else 1)
         pair = seen.setdefault(f"{op} {total}", [set(), set()])
         pair[0].add(_name(algorithm, _ALGORITHMS))
         pair[1].add(_name(protocol, _PROTOCOLS))
@@ -47,10 +49,10 @@ def library_facts(text: str) -> dict:
     transports = set(re.findall(r"\bvia ((?:P2P|SHM|NET|NVLS|COLLNET)(?:/\w+)*)", text))
     if transports:
         facts["transports"] = sorted(transports)
-    network = re.search(r"Using network (\S+)", text)
+    network = re.search(r"Using network (.*\S)", text)  # a name may have a blank: AWS Libfabric
     if network:
         facts["network"] = network[1]
-    plugin = re.search(r"NET/Plugin: (?:Loaded net plugin|Using)? ?(\S+)", text)
+    plugin = re.search(r"NET/Plugin: Loaded net plugin (.+) \(v\d+\)", text)
     if plugin:
         facts["plugin"] = plugin[1]
     if "GDRDMA" in text or re.search(r"GPU Direct RDMA Enabled", text):

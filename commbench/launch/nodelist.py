@@ -5,7 +5,8 @@ import re
 from commbench.errors import UsageError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_MOST = 1_000_000  # nodes; no cluster has as many
 
 
 def expand_nodelist(text: str) -> list[str]:
@@ -43,6 +44,8 @@ def _expand_part(part: str, whole: str) -> list[str]:
     for piece in re.split(r"(\[[^\]]*\])", part.strip()):
         if piece.startswith("["):
             numbers = [n for item in piece[1:-1].split(",") for n in _numbers(item.strip(), whole)]
+            if len(names) * len(numbers) > _MOST:
+                raise _malformed(whole, f"{part.strip()} has more nodes than any cluster")
             names = [name + number for name in names for number in numbers]
         elif piece and not _PLAIN.fullmatch(piece):
             raise _malformed(whole, f"{piece!r} is no part of a host name")
@@ -60,7 +63,7 @@ def _numbers(item: str, whole: str) -> list[str]:
     first, last = match[1], match[2] or match[1]
     if int(last) < int(first):
         raise _malformed(whole, f"the range {item} runs backwards")
-    if int(last) - int(first) > 1_000_000:
+    if int(last) - int(first) >= _MOST:
         raise _malformed(whole, f"the range {item} has more nodes than any cluster")
     width = len(first) if first.startswith("0") or len(first) == len(last) else 0
     return [str(number).zfill(width) for number in range(int(first), int(last) + 1)]

@@ -3,7 +3,7 @@
 The pattern repeats after PERIOD elements. PERIOD is prime, so two chunks of equal length never hold the same run of
 values (a swapped chunk shows), and filling or checking gigabytes costs one short computation and a pass of copies.
 A reduction must be exact in any order: the total of a position stays within the integers the dtype holds exactly.
-With many ranks only a window of them is non-zero at one position, and the window wanders, so each rank is still seen.
+With many ranks only a window of them is non-neutral at one position, and the window wanders, so each rank is still seen.
 """
 
 from dataclasses import dataclass
@@ -49,14 +49,15 @@ class Pattern:
             return window, max(1, limit // n // window)
         if self.redop == "prod":  # values are 1 or 2
             return min(n, _WINDOW, limit.bit_length() - 1), 1
-        return n, min(limit, 2**20)
+        return (n if self.redop == "none" else min(n, _WINDOW)), min(limit, 2**20)
 
     def _draw(self, rank, position: np.ndarray, top: int) -> np.ndarray:
         mixed = (position * 7919 + (rank + 1) * 104729) % _MIX
         return (mixed * mixed + rank) % _MIX % (top + 1)
 
     def _first_of_window(self, position: np.ndarray) -> np.ndarray:
-        return (position * 31 + position // 257) % self.world_size
+        # A prime above any world size: within world_size positions the window begins once at each rank.
+        return (position * _MIX + position // 257) % self.world_size
 
     def _positions(self, start: int, count: int) -> np.ndarray:
         return (start + np.arange(min(count, PERIOD), dtype=np.int64)) % PERIOD
@@ -67,7 +68,8 @@ class Pattern:
         window, top = self._window_and_top()
         value = self._draw(rank, position, top)
         if window < self.world_size:
-            value = np.where((rank - self._first_of_window(position)) % self.world_size < window, value, 0)
+            neutral = top if self.redop == "min" else 0
+            value = np.where((rank - self._first_of_window(position)) % self.world_size < window, value, neutral)
         if self.redop == "prod":
             value = value + 1
         if self.redop == "avg":

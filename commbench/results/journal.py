@@ -23,6 +23,10 @@ class Journal:
         self._file.close()
 
 
+def _no_number(text: str):
+    raise ValueError(f"{text} is no JSON")
+
+
 def read_lines(path: Path, start: int = 0) -> tuple[list[dict], int, int]:
     """(records of the complete lines from byte `start` on, where the next read starts, how many lines were no JSON)."""
     with open(path, "rb") as file:
@@ -34,7 +38,7 @@ def read_lines(path: Path, start: int = 0) -> tuple[list[dict], int, int]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, parse_constant=_no_number)
         except ValueError:
             bad += 1
             continue

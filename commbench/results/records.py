@@ -7,6 +7,7 @@ Schema history
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 
 SCHEMA = 1
 
@@ -42,7 +43,7 @@ class Point:
     status: str = "ok"  # "skip" where it is known beforehand that it cannot be done; `reason` says why
     reason: str = ""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The hash of what is measured; the launch and the outcome are no part of it."""
         what = asdict(self)

@@ -4,7 +4,7 @@ import fcntl
 from dataclasses import dataclass
 from pathlib import Path
 
-from commbench.errors import HANG, UNMEASURED, UsageError, worst
+from commbench.errors import HANG, UNMEASURED, WRONG, UsageError, worst
 from commbench.results.journal import read_lines
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA, Sample
@@ -73,8 +73,8 @@ def _load_launch(path: Path) -> Launch:
 def is_running(path: Path) -> bool:
     """True while a supervisor holds the lock of the run (the kernel releases it when the process dies)."""
     try:
-        with open(path / "lock", "r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(path / "lock") as file:  # read only, and a shared lock: others may look at a run that they cannot change
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except OSError:
@@ -83,7 +83,7 @@ def is_running(path: Path) -> bool:
 
 
 def exit_code(run: Run) -> tuple[int, str]:
-    """(the exit code of the run, why). A launch without an end record was killed: 4. Still running: 3."""
+    """(the exit code of the run, why). Still running: 3. Incomplete, and the last launch has no end record: it was killed, 4."""
     if is_running(run.path):
         return UNMEASURED, "still running"
     if not run.launches:
@@ -91,16 +91,18 @@ def exit_code(run: Run) -> tuple[int, str]:
     ends = [launch.end for launch in run.launches]
     todo = {p.id for p in run.plan.points()}
     complete = all(not todo - run.finished(n) for n in range(1, run.plan.launches + 1))
-    cut = [launch.path.name for launch in run.launches if not launch.end]
-    if not complete and cut:
-        return HANG, f"{cut[-1]} has no end record: it was killed"
     samples = run.samples()
-    codes = [5 for s in samples if s.status == "wrong"] + [3 for s in samples if s.status == "error"]
-    if samples and all(s.status == "skip" for s in samples):
+    if complete and all(s.status == "skip" for s in samples):
         return UNMEASURED, "every point was skipped"
-    if not complete:
+    codes = [WRONG if s.status == "wrong" else UNMEASURED for s in samples if s.status not in ("ok", "skip")]
+    killed = not complete and not ends[-1]
+    if killed:
+        codes.append(HANG)
+    elif not complete:
         codes.append(ends[-1].get("exit_code") or UNMEASURED)
     code = worst(codes)
+    if killed and code == HANG:
+        return HANG, f"{run.launches[-1].path.name} has no end record: it was killed"
     reasons = [end.get("reason", "") for end in ends if end.get("exit_code") == code and end.get("reason")]
     return code, reasons[-1] if reasons else ("" if code == 0 else "see the rows that are not ok")
 

@@ -13,6 +13,8 @@ from commbench.suite.groups import split_groups
 from commbench.suite.schema import Measure, Suite
 from commbench.world.dtypes import DTYPES
 
+_MPI_COUNT = 2**31 - 1
+
 
 def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], joined: bool = False) -> tuple[tuple[Point, ...], ...]:
     """The steps of `suite`; equal points appear once. `ranks` is the world size where a measure names none of its own,
@@ -117,15 +119,22 @@ def _sized(point: Point, label: str, members, size: int, window: int, measure: M
         reason = f"{op.name} runs between {op.group_size} ranks, the group has {n}"
     if reason is None and point.root >= n:
         reason = f"root {point.root} is not in the group, which has ranks 0 to {n - 1}"
+    call = call_of(point)
+    if reason is None and point.backend == "mpi" and _elements_of_one_call(op, call) > _MPI_COUNT:
+        reason = f"one MPI call takes at most {_MPI_COUNT} elements (its counts are C ints); a wider dtype moves more bytes"
     if reason is not None:
         return replace(point, status="skip", reason=reason)
-    call = call_of(point)
     return replace(
         point,
         size_bytes=op.size(call) * itemsize,
         send_bytes=max(op.send(call, rank) for rank in range(n)) * itemsize,
         recv_bytes=max(op.recv(call, rank) for rank in range(n)) * itemsize,
     )
+
+
+def _elements_of_one_call(op, call) -> int:
+    """The largest count, or offset between blocks, that a call hands to MPI."""
+    return op.size(call) if op.name == "all_to_all_v" else call.count
 
 
 def _weights(measure: Measure, n: int):

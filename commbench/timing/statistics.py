@@ -45,4 +45,4 @@ def percentile(samples, percent: float) -> float | None:
     if not len(samples) or (percent >= 99 and len(samples) < 100):
         return None
     ordered = np.sort(np.asarray(samples, dtype=float))
-    return float(ordered[max(0, int(np.ceil(percent / 100 * ordered.size)) - 1)])
+    return float(ordered[max(0, int(np.ceil(percent * ordered.size / 100)) - 1)])
