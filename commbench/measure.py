@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from resource import RUSAGE_SELF, getrusage
+from resource import RUSAGE_THREAD, getrusage
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from commbench.results.records import Point, Sample
 from commbench.timing import stopwatch
 from commbench.timing.stop_rule import StopRule
 from commbench.world.dtypes import DTYPES
-from commbench.world.progress import CHECK, EXCHANGE, TIMED, WARMUP
+from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, m
         if message is None:
             return
         points = [Point.from_json(data) for data in message["points"]]
-        mark.phase(EXCHANGE, step=message["number"])
+        mark.phase(FILL, step=message["number"], allowance_s=_pass_s(points))
         samples = _run_step(world, points, buffers, settings, facts, mark)
         if world.rank == 0:
             for sample in samples:
@@ -148,7 +148,7 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     take = _stopwatch(world, run, points[0].timing, batch, settings, mark)
     timed = _time(world, take, len(points), mine if counts else None, settings, call_s * batch, mark)
 
-    mark.phase(CHECK, allowance_s=10 * call_s)
+    mark.phase(CHECK, allowance_s=10 * call_s + settings.checks * _pass_s(points))
     wrong, error_max = _check(world, prepared, run, settings.checks)
 
     mark.phase(EXCHANGE)
@@ -164,6 +164,11 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
         _sample(op, point, [rows[m] for m in point.members], timed, i, warmup, started_at, world.clock, facts)
         for i, point in enumerate(points)
     ]
+
+
+def _pass_s(points) -> float:
+    """Seconds that a slow host may take to fill or to check the buffers of a step: 100 MB/s, pages touched first."""
+    return sum(max(point.send_bytes, point.recv_bytes) for point in points) / 1e8
 
 
 def _nothing() -> None:
@@ -232,9 +237,9 @@ def _time(world, take, groups: int, mine: int | None, settings: Settings, sample
             timed.stop_reason = reason
             return timed
         mark.phase(TIMED, allowance_s=10 * sample_s)
-        preempted = getrusage(RUSAGE_SELF).ru_nivcsw
+        preempted = getrusage(RUSAGE_THREAD).ru_nivcsw
         own = take(count)
-        timed.preemptions += getrusage(RUSAGE_SELF).ru_nivcsw - preempted
+        timed.preemptions += getrusage(RUSAGE_THREAD).ru_nivcsw - preempted
         table = np.full((2 * groups, count), -np.inf)
         if mine is not None:
             table[mine], table[groups + mine] = own, -own

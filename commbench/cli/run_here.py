@@ -17,13 +17,18 @@ def run_here(args) -> int:
 
 
 def set_interface(interface: str | None) -> None:
-    """Ranks inherit the interface that --iface names. Raises UsageError when this machine has no such."""
-    if interface is None:
+    """Ranks inherit the interface that --iface names. Raises UsageError when this machine lacks it, or Gloo's own one."""
+    wanted = interface or os.environ.get("GLOO_SOCKET_IFNAME")
+    if wanted is None:
         return
     here = [name for _, name in socket.if_nameindex()]
-    if interface not in here:
-        raise UsageError(f"--iface {interface!r}: this machine has no such interface; it has {', '.join(here)}")
-    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+    missing = [name for name in wanted.split(",") if name not in here]
+    if missing:
+        source = "--iface" if interface else "GLOO_SOCKET_IFNAME"
+        raise UsageError(f"{source} {missing[0]!r}: this machine has no such interface; it has {', '.join(here)}")
+    if interface:
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"):
+            os.environ[name] = interface
 
 
 def run(args, node_of, site) -> int:

@@ -1,6 +1,7 @@
 """A whole run from its plan: launch after launch, each ended by an end record; what is finished is not measured again."""
 
 import fcntl
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from commbench.results.journal import Journal, read_lines
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA, Sample
 from commbench.results.store import exit_code, load_run
+from commbench.units import format_size
 
 
 def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
@@ -45,10 +47,9 @@ def _until_done(plan, run_dir, site, view, world, repetition) -> int:
         if seen is None:
             seen = probe(plan, world, site)
         outcome = _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen)
-        if outcome.exit_code != PASS:
-            view.message(outcome.reason)
         if outcome.exit_code != UNMEASURED or outcome.step is None:
             return outcome.exit_code
+        view.message(f"{outcome.reason}; the rest goes on in a new launch")
         given_up |= {point.id for point in plan.steps[outcome.step]}
 
 
@@ -71,10 +72,17 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
         outcome = site.launch(spec, tail.read)
     except MeasureError as error:
         outcome = Outcome(UNMEASURED, str(error))
+    if outcome.step is not None and outcome.exit_code != PASS:
+        outcome = replace(outcome, reason=f"{outcome.reason}; in {_label(plan.steps[outcome.step])}")
     tail.read()
     _close(journal, plan, outcome, repetition)
     tail.read()
     return outcome
+
+
+def _label(points) -> str:
+    point = points[0]
+    return f"{point.op} over {point.backend}, {format_size(point.params.get('requested_bytes', 0))}, {point.dtype}, group {point.group}"
 
 
 def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:

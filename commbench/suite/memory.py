@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from commbench.errors import UsageError
+from commbench.ops import OPS
+from commbench.ops.op import call_of
 from commbench.results.plan import Plan
 from commbench.units import format_bytes, format_size
 
@@ -18,13 +20,21 @@ def needed_bytes(plan: Plan, ranks_per_node: dict[int, int]) -> tuple[int, objec
     heaviest, needed = None, 0
     for backend, world_size in plan.worlds():
         points = [p for p in plan.points() if (p.backend, p.world_size) == (backend, world_size)]
-        send = max(p.send_bytes for p in points)
-        recv = max(p.recv_bytes for p in points)
+        send, recv = (max(_held(p)[side] for p in points) for side in (0, 1))
         copy = max(send, recv) if backend != "nccl" else 0
         total = ranks_per_node[world_size] * (send + recv + copy + _RANK_OVERHEAD)
         if total > needed:
             needed, heaviest = total, max(points, key=lambda p: p.send_bytes + p.recv_bytes)
     return needed, heaviest
+
+
+def _held(point) -> tuple[int, int]:
+    """Bytes of the send and of the receive buffer of one rank; in place, the inner one lies in the outer one."""
+    place = OPS[point.op].in_place
+    if point.in_place and place is not None:
+        outer, _ = place(call_of(point), 0)
+        return (point.send_bytes, 0) if outer == "send" else (0, point.recv_bytes)
+    return point.send_bytes, point.recv_bytes
 
 
 def available_bytes(procfs: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
