@@ -3,13 +3,14 @@
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from commbench.cli.op_names import OP_NAMES
 from commbench.errors import UsageError
 from commbench.results.plan import Plan, Settings
 from commbench.suite.expand import expand
-from commbench.suite.memory import available_bytes, check_memory
+from commbench.suite.memory import available_bytes, check_memory, gpu_available_bytes
 from commbench.suite.schema import BACKENDS, check_suite, read_suite
 
 _SWEEP = re.compile(r"([^.*+]+)\.\.([^*+]+)(?:\*([\d.]+)|\+(\S+))?")
@@ -119,7 +120,11 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
     steps = expand(suite, ranks, backends, node_of, joined)
     settings = Settings(**suite.settings.model_dump())
     plan = Plan(suite.name, steps, settings, suite.launches, ("commbench", *sys.argv[1:]), now())
-    check_memory(plan, {w: per_node if w == ranks else w for _, w in plan.worlds()}, None if "nccl" in backends else available_bytes())
+    sharing = {world_size: per_node if world_size == ranks else world_size for _, world_size in plan.worlds()}
+    for place, available in ((("nccl",), gpu_available_bytes), (("gloo", "mpi"), available_bytes)):
+        part = replace(plan, steps=tuple(step for step in steps if step[0].backend in place))
+        if part.steps:
+            check_memory(part, sharing, available())
     return plan
 
 

@@ -1,5 +1,6 @@
 """Is there room for the buffers of all ranks of a node? Asked before the first rank starts."""
 
+import subprocess
 from pathlib import Path
 
 from commbench.errors import UsageError
@@ -22,10 +23,21 @@ def needed_bytes(plan: Plan, ranks_per_node: dict[int, int]) -> tuple[int, objec
         points = [p for p in plan.points() if (p.backend, p.world_size) == (backend, world_size)]
         send, recv = (max(_held(p)[side] for p in points) for side in (0, 1))
         copy = max(send, recv) if backend != "nccl" else 0
-        total = ranks_per_node[world_size] * (send + recv + copy + _RANK_OVERHEAD)
+        sharing = ranks_per_node[world_size] if backend != "nccl" else 1  # each NCCL rank has a GPU of its own
+        total = sharing * (send + recv + copy + _RANK_OVERHEAD)
         if total > needed:
             needed, heaviest = total, max(points, key=lambda p: p.send_bytes + p.recv_bytes)
     return needed, heaviest
+
+
+def gpu_available_bytes() -> int | None:
+    """Free bytes of the fullest visible GPU as nvidia-smi tells, without waking CUDA; None when it does not."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        return min(int(line) for line in told.stdout.split()) * 2**20 if told.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
 
 
 def _held(point) -> tuple[int, int]:
@@ -60,6 +72,10 @@ def check_memory(plan: Plan, ranks_per_node: dict[int, int], available: int | No
     if available is not None and needed > available:
         raise UsageError(
             f"{point.op} of {format_size(point.params.get('requested_bytes', point.size_bytes))} needs "
-            f"{format_bytes(needed)} for the buffers of {ranks_per_node[point.world_size]} ranks on one node, "
+            f"{format_bytes(needed)} for the buffers of {_place(point, ranks_per_node)}, "
             f"have {format_bytes(max(available, 0))}; use smaller sizes or fewer ranks per node"
         )
+
+
+def _place(point, ranks_per_node) -> str:
+    return "one GPU" if point.backend == "nccl" else f"{ranks_per_node[point.world_size]} ranks on one node"

@@ -33,7 +33,8 @@ def captured(call, batch: int):
     call()  # first use sets up connections, which cannot be captured
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # thread_local: the watchdog thread of torch's NCCL backend asks for events while we capture.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(batch):
             call()
     return graph.replay

@@ -19,21 +19,41 @@ _REDOPS = {
     "avg": dist.ReduceOp.AVG,
 }  # fmt: skip
 
+_NCCL_REDOPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
+
 
 class TorchGroup:
     """A process group whose methods return ready calls; tensors are flat. `rank` and roots count within the group."""
 
     def __init__(self, pg, rank: int, size: int, device: str):
         self.pg, self.rank, self.size, self.device = pg, rank, size, device
+        self._direct = None  # NCCL communicator of our own, made when first needed
 
     def scratch(self, count: int):
         return torch.zeros(count, dtype=torch.uint8, device=self.device)
 
     def all_reduce(self, send, recv, redop):
+        if self.device == "cuda" and send.data_ptr() != recv.data_ptr():
+            return self._all_reduce_out_of_place(send, recv, redop)
         options = c10d.AllreduceOptions()
         options.reduceOp = _REDOPS[redop]
         call, tensors = self.pg.allreduce, [recv]
         return _copy_first(send, recv, lambda: call(tensors, options).wait())
+
+    def _all_reduce_out_of_place(self, send, recv, redop):
+        """ncclAllReduce from one buffer to another, which a ProcessGroup does not offer, through torch.cuda.nccl.
+
+        Unverified until a GPU has run it.
+        """
+        nccl = torch.cuda.nccl
+        if self._direct is None:
+            identity = nccl.unique_id() if self.rank == 0 else bytes(128)
+            shared = torch.frombuffer(bytearray(identity), dtype=torch.uint8).to("cuda")
+            self.broadcast(shared, shared, 0)()
+            self._direct = nccl.init_rank(self.size, shared.cpu().numpy().tobytes(), self.rank)
+        op, comms = _NCCL_REDOPS[redop], [self._direct]
+        call, inputs, outputs, streams = nccl.all_reduce, [send], [recv], [torch.cuda.current_stream()]
+        return lambda: call(inputs, outputs, op, streams, comms)
 
     def broadcast(self, send, recv, root):
         options = c10d.BroadcastOptions()
@@ -122,7 +142,7 @@ class TorchGroup:
 
 
 def _copy_first(send, recv, run):
-    """torch reduces and broadcasts in place only: out of place is a copy from send to recv, then the call."""
+    """A ProcessGroup reduces and broadcasts in place only: out of place is a copy from send to recv, then the call."""
     if send.data_ptr() == recv.data_ptr():
         return run
     copy = recv.copy_
@@ -149,7 +169,7 @@ class TorchWorld(World):
         # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one.
         self._control = dist.new_group() if backend == "nccl" else everyone
         self._world_group = TorchGroup(everyone, rank, size, self.device)
-        self._made = None  # (lists, process group) of the split in use
+        self._made = None  # (lists, group) of the split in use
         if self.device == "cpu":
             self._align = TorchGroup(everyone, rank, size, "cpu").barrier()
         else:
@@ -182,14 +202,18 @@ class TorchWorld(World):
     def split(self, groups):
         if groups == [list(range(self.size))]:
             return self._world_group
-        mine = next((members for members in groups if self.rank in members), None)
         if self._made is None or self._made[0] != groups:
             if self._made is not None and self._made[1] is not None:
-                dist.destroy_process_group(self._made[1])
-            # Gloo has no split; with local synchronisation only the members of a group take part in making it.
-            made = dist.new_group(mine, use_local_synchronization=True) if mine else None
-            self._made = (groups, made)
-        return TorchGroup(self._made[1], mine.index(self.rank), len(mine), self.device) if mine else None
+                dist.destroy_process_group(self._made[1].pg)
+            self._made = (groups, self._make(next((members for members in groups if self.rank in members), None)))
+        return self._made[1]
+
+    def _make(self, members):
+        if members is None:
+            return None
+        # Gloo has no split; with local synchronisation only the members of a group take part in making it.
+        pg = dist.new_group(members, use_local_synchronization=True)
+        return TorchGroup(pg, members.index(self.rank), len(members), self.device)
 
     def buffer(self, size_bytes):
         return CudaBuffer(size_bytes) if self.device == "cuda" else HostBuffer(size_bytes)
