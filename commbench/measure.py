@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from resource import RUSAGE_THREAD, getrusage
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from commbench.ops.op import Op, call_of
 from commbench.ops.pattern import Pattern, count_wrong, fill
 from commbench.results.plan import Settings
 from commbench.results.records import Point, Sample
-from commbench.timing import stopwatch
+from commbench.timing import cores, stopwatch
 from commbench.timing.stop_rule import StopRule
 from commbench.world.dtypes import DTYPES
 from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
@@ -25,12 +24,14 @@ from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
 
 @dataclass(frozen=True)
 class Facts:
-    """What a launch knows about all of its rows."""
+    """What a launch knows about all of its rows; rank 0 alone needs it."""
 
     launch: int
     oversubscribed: bool
     binding_us: float | None
+    node_of: list[int]
     seen: dict  # "op size_bytes" or "op" -> [algorithm, protocol], as a probe launch of the whole world saw it
+    foreign_cores: float | None = None  # set for each step
 
 
 class Buffers:
@@ -146,8 +147,10 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     warmup, call_s = _warm_up(world, run, settings, mark)
     batch = points[0].batch
     take = _stopwatch(world, run, points[0].timing, batch, settings, mark)
+    before = cores.used()
     timed = _time(world, take, len(points), mine if counts else None, settings, call_s * batch, mark)
 
+    used = [None if None in pair else pair[1] - pair[0] for pair in zip(before, cores.used(), strict=True)]
     mark.phase(CHECK, allowance_s=10 * call_s + settings.checks * _pass_s(points))
     wrong, error_max = _check(world, prepared, run, settings.checks)
 
@@ -155,11 +158,13 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     messages = op.messages(prepared.call) if prepared else 1
     mine_row = {
         "median": float(np.median(timed.own)) / messages if counts else None,
-        "slowest": timed.slowest, "preemptions": timed.preemptions, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
+        "slowest": timed.slowest, "used": used, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
     }  # fmt: skip
     rows = world.gather(mine_row)
     if rows is None:
         return []
+    foreign = cores.foreign_cores([(node, *row["used"]) for node, row in zip(facts.node_of, rows, strict=True)])
+    facts = replace(facts, foreign_cores=foreign)
     return [
         _sample(op, point, [rows[m] for m in point.members], timed, i, warmup, started_at, world.clock, facts)
         for i, point in enumerate(points)
@@ -210,16 +215,12 @@ def _stopwatch(world, run, timing: str, batch: int, settings: Settings, mark):
 
 @dataclass
 class _Timed:
-    """samples and spreads per group (maximum, and maximum minus minimum over ranks), this rank's own durations.
-
-    preemptions: how often the kernel took the processor from this rank, which no network did.
-    """
+    """samples and spreads per group (maximum, and maximum minus minimum over ranks), this rank's own durations."""
 
     samples: list[list[float]]
     spreads: list[list[float]]
     own: list[float]
     slowest: int = 0
-    preemptions: int = 0
     stop_reason: str = ""
 
 
@@ -237,9 +238,7 @@ def _time(world, take, groups: int, mine: int | None, settings: Settings, sample
             timed.stop_reason = reason
             return timed
         mark.phase(TIMED, allowance_s=10 * sample_s)
-        preempted = getrusage(RUSAGE_THREAD).ru_nivcsw
         own = take(count)
-        timed.preemptions += getrusage(RUSAGE_THREAD).ru_nivcsw - preempted
         table = np.full((2 * groups, count), -np.inf)
         if mine is not None:
             table[mine], table[groups + mine] = own, -own
@@ -290,7 +289,7 @@ def _sample(op: Op, point: Point, rows, timed: _Timed, i: int, warmup, started_a
         rank_median_us=tuple(None if m is None else round(m, 4) for m in medians),
         slowest_count=tuple(row["slowest"] for row in rows),
         skew_us=round(float(np.median(timed.spreads[i])), 4) if op.synchronising and len(rows) > 1 else None,
-        preemptions=sum(row["preemptions"] for row in rows),
+        foreign_cores=None if facts.foreign_cores is None else round(facts.foreign_cores, 2),
         binding_us=facts.binding_us,
         aligned=all(row["aligned"] for row in rows),
         oversubscribed=facts.oversubscribed,

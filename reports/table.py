@@ -89,12 +89,7 @@ def _params(row: Row) -> str:
 def _remarks(row: Row) -> str:
     if not row.ok:
         return ""
-    remarks = {
-        "oversubscribed": row.sample.oversubscribed,
-        "copy in the timed call": metrics.copies_input(row.point),
-        "buffers not aligned": not row.sample.aligned,
-    }
-    return ", ".join(remark for remark, holds in remarks.items() if holds)
+    return ", ".join(metrics.remarks(row.sample))
 
 
 # What was measured, what came out, then the rest.

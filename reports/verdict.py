@@ -73,6 +73,12 @@ def _warnings(run: Run, rows: list[Row]) -> list[str]:
             f"{_rows(oversubscribed)} of {len(ok)} measured with more ranks than cores (oversubscribed): "
             "their times show that the data is right, not how fast the fabric is."
         )
+    busy = [row.sample.foreign_cores for row in ok if (row.sample.foreign_cores or 0) >= metrics.BUSY_CORES]
+    if busy:
+        warnings.append(
+            f"Other programs used up to {max(busy):.1f} cores while {_rows(len(busy))} were timed: "
+            "their times are not the fabric's alone."
+        )
     if unchecked:
         warnings.append(f"The data of {_rows(unchecked.total())} was not checked: {_where(unchecked)}.")
     if ok and len({row.sample.launch for row in ok}) == 1:

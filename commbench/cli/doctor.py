@@ -117,7 +117,7 @@ def _watch() -> list[str]:
         said.append(f"at most {files} open files (ulimit -n): Gloo needs a socket per rank, so raise it above the world size")
     busy = os.getloadavg()[0]
     if busy > 0.5:
-        said.append(f"the machine is busy (load {busy:.1f}): rows will show preemptions, and times are not the network's alone")
+        said.append(f"the machine is busy (load {busy:.1f}): rows say how many foreign cores, and their times are not the network's alone")
     for name in ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_TOPO_FILE"):
         if name in os.environ:
             said.append(f"{name}={os.environ[name]} is set in the environment and decides for NCCL")

@@ -48,17 +48,17 @@ def _live(spec: LaunchSpec, rank: int, local_rank: int, listen_fd: int | None, d
     mark.phase(FORMING)
     gc.disable()  # a collection in the middle of a sample is a delay no network made
     world, everyone = form_world(spec, rank, rank_facts(spec, rank, device), listen_fd)
-    steps, journal, settings, oversubscribed = (), None, None, False
+    steps, journal, settings, head = (), None, None, {"oversubscribed": False, "ranks": []}
     if rank == 0:
         run = load_run(spec.run_dir)
         settings, steps = asdict(run.plan.settings), todo(run, spec)
         journal = Journal(Path(spec.journal))
         head = header(spec, run.plan, everyone)
-        oversubscribed = head["oversubscribed"]
         journal.write(head)
     settings = Settings(**world.share(settings))
     binding_us = world.binding_us() if world.backend == "mpi" else None
-    facts = Facts(spec.repetition, oversubscribed, binding_us, spec.seen.get("algorithms", {}))
+    node_of = [place["node"] for place in head["ranks"]]
+    facts = Facts(spec.repetition, head["oversubscribed"], binding_us, node_of, spec.seen.get("algorithms", {}))
     measure(world, steps, journal, settings, facts, mark)
     mark.phase(DONE)
     world.close()

@@ -53,3 +53,20 @@ def copies_input(point: Point) -> bool:
     """True where an out-of-place time holds a copy from send to receive buffer, since the library works in place only."""
     in_place_only = {"mpi": {"broadcast"}, "nccl": {"reduce", "broadcast"}, "gloo": {"all_reduce", "reduce", "broadcast"}}
     return not point.in_place and point.op in in_place_only.get(point.backend, ())
+
+
+BUSY_CORES = 0.3  # what an idle system's own work never reaches
+
+
+def remarks(sample: Sample) -> list[str]:
+    """What keeps the times of a row from being the fabric's own, in a few words each."""
+    said = []
+    if sample.oversubscribed:
+        said.append("oversubscribed")
+    if (sample.foreign_cores or 0) >= BUSY_CORES:
+        said.append(f"other programs used {sample.foreign_cores:.1f} cores")
+    if copies_input(sample.point):
+        said.append("copy in the timed call")
+    if not sample.aligned:
+        said.append("buffers not aligned")
+    return said

@@ -13,6 +13,7 @@ from commbench.world.dtypes import ALIASES, DTYPES
 
 SHIPPED = Path(__file__).parent
 BACKENDS = ("gloo", "nccl", "mpi")
+_MOST_SIZES = 10_000  # a step of 8 up to 1G would be 134 million points
 
 
 def _listed(value):
@@ -79,6 +80,8 @@ class Sweep(_Strict):
         sizes, size = [], self.from_
         while size <= self.to:
             sizes.append(size)
+            if len(sizes) > _MOST_SIZES:
+                raise ValueError(f"the sweep has more than {_MOST_SIZES} sizes; use a larger factor or step")
             size = size + self.step if self.step else max(size + 1, int(size * (self.factor or 2)))
         return sizes
 
