@@ -5,7 +5,7 @@ rich is imported where it is used, so that a log or `--help` never waits for it.
 
 from collections.abc import Sequence
 
-from commbench.results.metrics import algbw_GBps, busbw_GBps, remarks, time_us
+from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, time_us
 from commbench.results.nccl_tests import number, one_line
 from commbench.results.records import Sample
 from commbench.timing.statistics import relative_half_width
@@ -99,7 +99,7 @@ def point_line(sample: Sample) -> str:
     if sample.samples_us:
         spread = "" if width == "-" else f" ±{width} %"
         checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
-        outcome = [f"{time} us{spread}", f"busbw {busbw} GB/s", checked, f"stop: {sample.stop_reason}", *remarks(sample), *outcome]
+        outcome = [f"{time} us{spread}", f"busbw {busbw} GB/s", checked, f"stop: {sample.stop_reason}", *disturbances(sample), *outcome]
     return one_line(f"{', '.join(filter(None, what))}: {', '.join(outcome)}")
 
 

@@ -58,15 +58,17 @@ def copies_input(point: Point) -> bool:
 BUSY_CORES = 0.3  # what an idle system's own work never reaches
 
 
-def remarks(sample: Sample) -> list[str]:
-    """What keeps the times of a row from being the fabric's own, in a few words each."""
+def disturbances(sample: Sample) -> list[str]:
+    """What makes the times of a row more than the fabric's own, in a few words each."""
     said = []
     if sample.oversubscribed:
         said.append("oversubscribed")
     if (sample.foreign_cores or 0) >= BUSY_CORES:
         said.append(f"other programs used {sample.foreign_cores:.1f} cores")
-    if copies_input(sample.point):
-        said.append("copy in the timed call")
-    if not sample.aligned:
-        said.append("buffers not aligned")
     return said
+
+
+def remarks(sample: Sample) -> list[str]:
+    """Everything that a reader should know before comparing the row with another."""
+    copied = ["copy in the timed call"] if copies_input(sample.point) else []
+    return disturbances(sample) + copied + ([] if sample.aligned else ["buffers not aligned"])
