@@ -83,6 +83,11 @@ def test_sweeps(sweep, sizes):
     assert measure(size=sweep).size == sizes
 
 
+def test_a_sweep_has_at_most_ten_thousand_sizes():
+    assert len(measure(size={"from": 1, "to": 10_000, "step": 1}).size) == 10_000
+    assert "10000 sizes" in errors(suite({"size": {"from": 1, "to": 10_001, "step": 1}}))["measure.0.size"]
+
+
 def test_lists_keep_their_order():
     assert measure(size=["1M", 8, "64K"]).size == [2**20, 8, 65536]
 

@@ -104,7 +104,7 @@ def point_line(sample: Sample) -> str:
 
 
 class LiveView:
-    """What a person sees while a run goes on: on a terminal a progress bar under the lines, in a log the lines alone.
+    """What a person sees while a run goes on: on a terminal a progress bar, and the table at the end; in a log a line each.
 
     The bar is drawn by the calls below and by no thread: ranks are forked from this process.
     """
@@ -112,6 +112,7 @@ class LiveView:
     def __init__(self, total: int, stream):
         """`total` points are to come; lines go to `stream`."""
         self._total, self._done, self._stream, self._bar = total, 0, stream, None
+        self._samples = []
         if stream.isatty():
             self._bar = _progress_bar(stream)
             self._task = self._bar.add_task("", total=total)
@@ -123,11 +124,15 @@ class LiveView:
             self.message(note)
 
     def point(self, sample: Sample) -> None:
-        """A line for a finished point, and the bar one step on."""
+        """A line for a finished point in a log; on a terminal the bar says it, and only what is not ok stays above it."""
         self._done += 1
-        self.message(f"{self._done}/{self._total} {point_line(sample)}")
+        self._samples.append(sample)
+        if not self._bar or sample.status in ("wrong", "error"):
+            self.message(f"{self._done}/{self._total} {point_line(sample)}")
         if self._bar:
-            self._bar.update(self._task, advance=1, refresh=True)
+            from rich.markup import escape
+
+            self._bar.update(self._task, advance=1, description=escape(point_line(sample)), refresh=True)
 
     def message(self, text: str) -> None:
         """A line of its own."""
@@ -139,20 +144,25 @@ class LiveView:
             print(one_line(text), file=self._stream, flush=True)
 
     def close(self) -> None:
-        """The bar stays as it is and the cursor is given back."""
+        """The bar goes, the cursor is given back, and the table stands in its place."""
         if self._bar:
             self._bar.stop()
+            if self._samples:
+                self._bar.console.print(result_table(self._samples))
 
 
 def _progress_bar(stream):
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Column
 
     return Progress(
-        BarColumn(),
+        BarColumn(20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        transient=True,
         console=Console(file=stream),
         auto_refresh=False,
         redirect_stdout=False,

@@ -96,7 +96,7 @@ def _tasks_here(env) -> int:
     """Tasks of this step on this node: SLURM_STEP_TASKS_PER_NODE is a list such as "8(x3),4"."""
     counts, text = [], env.get("SLURM_STEP_TASKS_PER_NODE", "1")
     for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:\(x(\d{1,9})\))?", part)
+        match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part)
         if match is None:
             raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of task counts like 8(x3),4")
         counts += [int(match[1])] * int(match[2] or 1)
