@@ -84,10 +84,19 @@ def test_a_measure_keeps_to_its_own_backends():
     ]  # fmt: skip
 
 
+def test_a_suite_for_other_backends_only_is_refused():
+    with pytest.raises(UsageError, match="nothing would be measured.*gloo or nccl"):
+        points(backends=["gloo", "nccl"], measures=[{"op": "all_reduce", "backend": "mpi"}])
+
+
 def test_equal_points_appear_once():
     assert len(points(size=["1K", 1024, "1KiB"], dtype=["float32", "float", "fp32"])) == 1
     twice = [{"op": "all_reduce", "size": "1K"}, {"op": ["all_reduce", "barrier"], "size": ["1K", "2K"]}]
-    assert [(p.op, p.size_bytes) for p in points(measures=twice)] == [("all_reduce", 1024), ("all_reduce", 2048), ("barrier", 0)]
+    assert [(p.op, p.size_bytes) for p in points(measures=twice)] == [
+        ("all_reduce", 1024),
+        ("all_reduce", 2048),
+        ("barrier", 0),
+    ]
 
 
 def test_operations_that_do_not_reduce_or_have_no_root_say_so():
@@ -155,7 +164,12 @@ def test_alignment_rounds_blocks_and_not_whole_buffers():
 
 
 @fixed
-@given(ranks=st.integers(1, 9), size=st.integers(0, 10**7), name=st.sampled_from(list(OPS)), dtype=st.sampled_from(list(DTYPES)))
+@given(
+    ranks=st.integers(1, 9),
+    size=st.integers(0, 10**7),
+    name=st.sampled_from(list(OPS)),
+    dtype=st.sampled_from(list(DTYPES)),
+)
 def test_no_size_is_ever_negative_or_larger_than_asked_for(ranks, size, name, dtype):
     for point in points(ranks, op=name, size=size, dtype=dtype):
         assert 0 <= point.size_bytes <= size and point.count >= 0
@@ -197,9 +211,12 @@ def test_blocks_are_those_of_the_group():
 
 def test_nodes_and_scope_follow_the_members():
     node_of = [0, 0, 1, 1]
-    scopes = {p.members: (p.nodes, p.scope) for p in points(4, node_of=node_of, split=["all", "DIV 2", "MOD 2", "0,1,2"])}
+    scopes = {
+        p.members: (p.nodes, p.scope) for p in points(4, node_of=node_of, split=["all", "DIV 2", "MOD 2", "0,1,2"])
+    }
     assert scopes == {
-        (0, 1, 2, 3): (2, "mixed"), (0, 1): (1, "intra"), (2, 3): (1, "intra"), (0, 2): (2, "inter"), (1, 3): (2, "inter"),
+        (0, 1, 2, 3): (2, "mixed"), (0, 1): (1, "intra"), (2, 3): (1, "intra"), (0, 2): (2, "inter"),
+        (1, 3): (2, "inter"),
         (0, 1, 2): (2, "mixed"),
     }  # fmt: skip
 
@@ -215,7 +232,10 @@ def test_groups_that_cannot_run_are_a_step_of_their_own():
         found = steps(3, op="p2p_latency", split=split)
         assert [{point.status for point in step} for step in found] == [{"ok"}, {"skip"}]
         assert [point.ranks for step in found for point in step] == [2, 1]
-    assert all(len({point.status for point in step}) == 1 for step in steps(5, op="broadcast", root=1, split=["DIV 2", "DIV 4"]))
+    assert all(
+        len({point.status for point in step}) == 1
+        for step in steps(5, op="broadcast", root=1, split=["DIV 2", "DIV 4"])
+    )
 
 
 def test_a_pair_operation_on_the_whole_world_takes_the_outermost_pair():
@@ -258,7 +278,11 @@ def test_a_skipped_point_still_says_what_was_asked_for():
 def test_a_joined_world_of_another_size_is_skipped_and_says_so():
     measures = [{"op": ["all_reduce", "barrier"], "ranks": 4}, {"op": "all_reduce"}]
     found = points(2, joined=True, measures=measures)
-    assert [(p.op, p.world_size, p.status) for p in found] == [("all_reduce", 2, "skip"), ("barrier", 2, "skip"), ("all_reduce", 2, "ok")]
+    assert [(p.op, p.world_size, p.status) for p in found] == [
+        ("all_reduce", 2, "skip"),
+        ("barrier", 2, "skip"),
+        ("all_reduce", 2, "ok"),
+    ]
     assert found[0].reason == "wants a world of 4 ranks, the launcher started 2"
     here = points(2, joined=False, measures=measures)
     assert [(p.world_size, p.status) for p in here] == [(4, "ok"), (4, "ok"), (2, "ok")]
@@ -286,7 +310,9 @@ def ids(name, ranks):
 
 def test_ids_are_the_same_in_another_process():
     code = (
-        "import json; from commbench.suite.expand import expand; from commbench.suite.schema import check_suite, read_suite\n"
+        "import json\n"
+        "from commbench.suite.expand import expand\n"
+        "from commbench.suite.schema import check_suite, read_suite\n"
         "plan = expand(check_suite(read_suite('quick'), 'q'), 3, ['gloo'], [0] * 3)\n"
         "print(json.dumps([point.id for step in plan for point in step]))"
     )

@@ -18,12 +18,16 @@ def members(split, ranks):
     "split, ranks, groups",
     [
         ("all", 3, [(0, 1, 2)]), (" ALL ", 1, [(0,)]),
-        ("MOD 2", 5, [(0, 2, 4), (1, 3)]), ("%2", 4, [(0, 2), (1, 3)]), ("mod 8", 3, [(0,), (1,), (2,)]), ("MOD 1", 3, [(0, 1, 2)]),
-        ("DIV 2", 5, [(0, 1), (2, 3), (4,)]), ("/ 2", 4, [(0, 1), (2, 3)]), ("DIV 100", 3, [(0, 1, 2)]), ("DIV 0x2", 4, [(0, 1), (2, 3)]),
+        ("MOD 2", 5, [(0, 2, 4), (1, 3)]), ("%2", 4, [(0, 2), (1, 3)]), ("mod 8", 3, [(0,), (1,), (2,)]),
+        ("MOD 1", 3, [(0, 1, 2)]),
+        ("DIV 2", 5, [(0, 1), (2, 3), (4,)]), ("/ 2", 4, [(0, 1), (2, 3)]), ("DIV 100", 3, [(0, 1, 2)]),
+        ("DIV 0x2", 4, [(0, 1), (2, 3)]),
         ("AND 0x1", 4, [(0, 2), (1, 3)]), ("& 3", 5, [(0, 4), (1,), (2,), (3,)]), ("AND 0", 3, [(0, 1, 2)]),
         ("OR 0x1", 4, [(0, 1), (2, 3)]), ("|0X1", 4, [(0, 1), (2, 3)]), ("OR 7", 9, [(0, 1, 2, 3, 4, 5, 6, 7), (8,)]),
-        ("MOD 02", 4, [(0, 2), (1, 3)]), ("DIV 08", 9, [(0, 1, 2, 3, 4, 5, 6, 7), (8,)]),  # a leading zero is no octal here
-        ("0,1;2,3", 4, [(0, 1), (2, 3)]), ("0, 3", 4, [(0, 3)]), ("3;1,2;", 4, [(3,), (1, 2)]), (" 1 ; 0 ", 2, [(1,), (0,)]),
+        # a leading zero is no octal here
+        ("MOD 02", 4, [(0, 2), (1, 3)]), ("DIV 08", 9, [(0, 1, 2, 3, 4, 5, 6, 7), (8,)]),
+        ("0,1;2,3", 4, [(0, 1), (2, 3)]), ("0, 3", 4, [(0, 3)]), ("3;1,2;", 4, [(3,), (1, 2)]),
+        (" 1 ; 0 ", 2, [(1,), (0,)]),
     ],
 )  # fmt: skip
 def test_splits(split, ranks, groups):
@@ -44,14 +48,24 @@ def test_labels_tell_groups_apart():
 
 
 @fixed
-@given(st.sampled_from(["MOD", "DIV", "AND", "OR", "%", "/", "&", "|"]), st.integers(0, 70), st.integers(1, 64), st.booleans())
+@given(
+    st.sampled_from(["MOD", "DIV", "AND", "OR", "%", "/", "&", "|"]),
+    st.integers(0, 70),
+    st.integers(1, 64),
+    st.booleans(),
+)
 def test_a_colour_puts_every_rank_into_one_group(word, value, ranks, as_hex):
     if word in ("MOD", "DIV", "%", "/"):
         value += 1
     groups = members(f"{word} {hex(value) if as_hex else value}", ranks)
     assert sorted(rank for group in groups for rank in group) == list(range(ranks))
     assert all(group and list(group) == sorted(group) for group in groups)
-    colour = {"MOD": lambda r: r % value, "DIV": lambda r: r // value, "AND": lambda r: r & value, "OR": lambda r: r | value}
+    colour = {
+        "MOD": lambda r: r % value,
+        "DIV": lambda r: r // value,
+        "AND": lambda r: r & value,
+        "OR": lambda r: r | value,
+    }
     name = {"%": "MOD", "/": "DIV", "&": "AND", "|": "OR"}.get(word, word)
     assert all(len({colour[name](rank) for rank in group}) == 1 for group in groups)
     assert len({colour[name](group[0]) for group in groups}) == len(groups)
@@ -61,10 +75,14 @@ def test_a_colour_puts_every_rank_into_one_group(word, value, ranks, as_hex):
     "split, told",
     [
         ("MOD 0", "divides by zero"), ("/0x0", "divides by zero"),
-        ("0,4", "names rank 4.*0 to 3"), ("-1,0", "names rank -1"), ("0,1;1,2", "rank 1 twice"), ("0,0", "rank 0 twice"),
-        ("", "not understood"), (";", "not understood"), (" ; ; ", "not understood"), ("MOD", "not understood"), ("MOD x", "not understood"),
-        ("MOD 2 3", "not understood"), ("MOD -1", "not understood"), ("XOR 2", "not understood"), ("0;;1,", "not understood"),
-        ("0 1", "not understood"), ("MOD 1.5", "not understood"), ("MOD 0x", "not understood"), ("0-3", "not understood"),
+        ("0,4", "names rank 4.*0 to 3"), ("-1,0", "names rank -1"), ("0,1;1,2", "rank 1 twice"),
+        ("0,0", "rank 0 twice"),
+        ("", "not understood"), (";", "not understood"), (" ; ; ", "not understood"), ("MOD", "not understood"),
+        ("MOD x", "not understood"),
+        ("MOD 2 3", "not understood"), ("MOD -1", "not understood"), ("XOR 2", "not understood"),
+        ("0;;1,", "not understood"),
+        ("0 1", "not understood"), ("MOD 1.5", "not understood"), ("MOD 0x", "not understood"),
+        ("0-3", "not understood"),
         ("MOD " + "9" * 5000, "not understood"), ("9" * 5000, "not understood"),
     ],
 )  # fmt: skip

@@ -12,16 +12,20 @@ from commbench.launch.identity import Joined, joined_world, resolve
 fixed = settings(derandomize=True, database=None, deadline=None, max_examples=300)
 
 TORCHRUN = {
-    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29777",
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1",
+    "MASTER_PORT": "29777",
     "TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "1", "ROLE_RANK": "5",
 }  # fmt: skip
 SRUN = {
-    "SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "gpu[003-006]", "SLURM_NTASKS": "16", "SLURM_PROCID": "6", "SLURM_LOCALID": "2",
-    "SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NODELIST": "gpu[004-005]", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+    "SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "gpu[003-006]", "SLURM_NTASKS": "16", "SLURM_PROCID": "6",
+    "SLURM_LOCALID": "2",
+    "SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NODELIST": "gpu[004-005]",
+    "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
     "SLURM_STEP_ID": "0",
 }  # fmt: skip
 OPEN_MPI = {
-    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
     "OMPI_COMM_WORLD_NODE_RANK": "1", "PMIX_NAMESPACE": "prterun-node1-14712@1", "PMIX_RANK": "1",
 }  # fmt: skip
 MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_FD": "9", "MPI_LOCALRANKID": "3", "MPI_LOCALNRANKS": "4"}
@@ -57,7 +61,10 @@ def test_a_lone_process_starts_its_own_ranks(env):
 
 def test_the_batch_step_of_sbatch_is_no_task_of_a_world():
     batch = without(SRUN, "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_ID")
-    assert joined_world(batch | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "8"}) is None
+    assert (
+        joined_world(batch | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "8"})
+        is None
+    )
 
 
 def test_a_shell_of_salloc_is_no_task_of_a_world():
@@ -94,17 +101,25 @@ def test_a_world_that_contradicts_slurms_step_is_refused():
 @pytest.mark.parametrize(
     "change, named",
     [
-        ({"RANK": None}, "RANK is not set"), ({"WORLD_SIZE": None}, "WORLD_SIZE is not set"), ({"MASTER_ADDR": None}, "MASTER_ADDR is not set"),
-        ({"MASTER_ADDR": ""}, "MASTER_ADDR is not set"), ({"RANK": "x"}, "RANK='x'"), ({"RANK": ""}, "RANK=''"), ({"RANK": "1.0"}, "RANK='1.0'"),
-        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE='eight'"), ({"RANK": "8"}, "RANK=8 does not fit WORLD_SIZE=8"), ({"RANK": "-1"}, "RANK=-1"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"), ({"WORLD_SIZE": "-4"}, "WORLD_SIZE=-4"), ({"LOCAL_RANK": "?"}, "LOCAL_RANK='?'"),
-        ({"LOCAL_WORLD_SIZE": ""}, "LOCAL_WORLD_SIZE=''"), ({"MASTER_PORT": "0"}, "MASTER_PORT=0"), ({"MASTER_PORT": "65536"}, "MASTER_PORT=65536"),
-        ({"MASTER_PORT": "-1"}, "MASTER_PORT=-1"), ({"MASTER_PORT": "http"}, "MASTER_PORT='http'"), ({"MASTER_PORT": ""}, "MASTER_PORT=''"),
+        ({"RANK": None}, "RANK is not set"), ({"WORLD_SIZE": None}, "WORLD_SIZE is not set"),
+        ({"MASTER_ADDR": None}, "MASTER_ADDR is not set"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR is not set"), ({"RANK": "x"}, "RANK='x'"), ({"RANK": ""}, "RANK=''"),
+        ({"RANK": "1.0"}, "RANK='1.0'"),
+        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE='eight'"), ({"RANK": "8"}, "RANK=8 does not fit WORLD_SIZE=8"),
+        ({"RANK": "-1"}, "RANK=-1"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"), ({"WORLD_SIZE": "-4"}, "WORLD_SIZE=-4"),
+        ({"LOCAL_RANK": "?"}, "LOCAL_RANK='?'"),
+        ({"LOCAL_WORLD_SIZE": ""}, "LOCAL_WORLD_SIZE=''"), ({"MASTER_PORT": "0"}, "MASTER_PORT=0"),
+        ({"MASTER_PORT": "65536"}, "MASTER_PORT=65536"),
+        ({"MASTER_PORT": "-1"}, "MASTER_PORT=-1"), ({"MASTER_PORT": "http"}, "MASTER_PORT='http'"),
+        ({"MASTER_PORT": ""}, "MASTER_PORT=''"),
         ({"SLURM_STEP_NUM_TASKS": "many"}, "SLURM_STEP_NUM_TASKS='many'"), ({"WORLD_SIZE": "9" * 5000}, "WORLD_SIZE"),
     ],
 )  # fmt: skip
 def test_a_wrong_variable_of_torchrun_is_named(change, named):
-    env = without(TORCHRUN | {k: v for k, v in change.items() if v is not None}, *(k for k, v in change.items() if v is None))
+    env = without(
+        TORCHRUN | {k: v for k, v in change.items() if v is not None}, *(k for k, v in change.items() if v is None)
+    )
     assert named in refused(env)
 
 
@@ -127,7 +142,10 @@ def test_master_addr_and_port_come_before_slurms():
 
 
 def test_every_task_of_a_step_arrives_at_the_same_place_and_jobs_do_not_meet():
-    tasks = [joined_world(SRUN | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i % 4), "SLURM_NODEID": str(i // 4)}) for i in range(8)]
+    tasks = [
+        joined_world(SRUN | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i % 4), "SLURM_NODEID": str(i // 4)})
+        for i in range(8)
+    ]
     assert len({(t.address, t.port, t.size) for t in tasks}) == 1
     assert [t.rank for t in tasks] == list(range(8)) and [t.local_rank for t in tasks] == [0, 1, 2, 3] * 2
     assert joined_world(SRUN | {"SLURM_JOB_ID": "4712"}).port != tasks[0].port
@@ -136,7 +154,16 @@ def test_every_task_of_a_step_arrives_at_the_same_place_and_jobs_do_not_meet():
 
 
 @pytest.mark.parametrize(
-    "text, node, here", [("4(x2)", 0, 4), ("4(x2)", 1, 4), ("8(x3),4", 2, 8), ("8(x3),4", 3, 4), ("2,3,1", 1, 3), ("7", 0, 7), ("1,8(x2)", 2, 8)]
+    "text, node, here",
+    [
+        ("4(x2)", 0, 4),
+        ("4(x2)", 1, 4),
+        ("8(x3),4", 2, 8),
+        ("8(x3),4", 3, 4),
+        ("2,3,1", 1, 3),
+        ("7", 0, 7),
+        ("1,8(x2)", 2, 8),
+    ],
 )
 def test_tasks_on_this_node(text, node, here):
     assert joined_world(SRUN | {"SLURM_STEP_TASKS_PER_NODE": text, "SLURM_NODEID": str(node)}).local_size == here
@@ -147,7 +174,9 @@ def test_a_task_list_that_is_none_is_named(text):
     assert "SLURM_STEP_TASKS_PER_NODE" in refused(SRUN | {"SLURM_STEP_TASKS_PER_NODE": text})
 
 
-@pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"])
+@pytest.mark.parametrize(
+    "name", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID"]
+)
 @pytest.mark.parametrize("value", ["x", "", "1.5"])
 def test_a_wrong_number_of_slurm_is_named(name, value):
     assert f"{name}={value!r}" in refused(SRUN | {name: value})
@@ -165,13 +194,27 @@ def test_a_node_list_that_is_misread_is_never_a_world(text):
 
 def test_open_mpi_on_one_node():
     world = joined_world(OPEN_MPI)
-    assert (world.launcher, world.rank, world.size, world.local_rank, world.local_size, world.address) == ("mpirun", 1, 2, 1, 2, "127.0.0.1")
+    assert (world.launcher, world.rank, world.size, world.local_rank, world.local_size, world.address) == (
+        "mpirun",
+        1,
+        2,
+        1,
+        2,
+        "127.0.0.1",
+    )
     assert 20000 <= world.port < 30000
 
 
 def test_mpich_on_one_node():
     world = joined_world(MPICH)
-    assert (world.launcher, world.rank, world.size, world.local_rank, world.local_size, world.address) == ("mpiexec", 3, 4, 3, 4, "127.0.0.1")
+    assert (world.launcher, world.rank, world.size, world.local_rank, world.local_size, world.address) == (
+        "mpiexec",
+        3,
+        4,
+        3,
+        4,
+        "127.0.0.1",
+    )
 
 
 def test_all_ranks_of_an_mpirun_meet_and_two_mpiruns_do_not():
@@ -183,7 +226,10 @@ def test_all_ranks_of_an_mpirun_meet_and_two_mpiruns_do_not():
 
 @pytest.mark.parametrize(
     "env, local_size",
-    [(OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, "8"), (MPICH | {"PMI_SIZE": "16", "MPI_LOCALNRANKS": "8"}, "8")],
+    [
+        (OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, "8"),
+        (MPICH | {"PMI_SIZE": "16", "MPI_LOCALNRANKS": "8"}, "8"),
+    ],
 )
 def test_several_nodes_under_mpi_need_an_address(env, local_size):
     told = refused(env)
@@ -194,7 +240,12 @@ def test_several_nodes_under_mpi_need_an_address(env, local_size):
 
 @pytest.mark.parametrize("env", [OPEN_MPI, MPICH])
 def test_a_wrong_number_of_mpi_is_named(env):
-    numbers = [name for name in env if name.endswith(("RANK", "SIZE", "RANKID", "NRANKS")) and name not in ("PMIX_RANK", "OMPI_COMM_WORLD_NODE_RANK")]
+    numbers = [
+        name
+        for name in env
+        if name.endswith(("RANK", "SIZE", "RANKID", "NRANKS"))
+        and name not in ("PMIX_RANK", "OMPI_COMM_WORLD_NODE_RANK")
+    ]
     assert len(numbers) == 4
     for name in numbers:
         assert f"{name}='x'" in refused(env | {name: "x"})
@@ -215,11 +266,15 @@ def test_mpirun_inside_a_batch_step_is_mpiruns():
 
 
 NAMES = sorted({*TORCHRUN, *SRUN, *OPEN_MPI, *MPICH})
-values = st.sampled_from(["", "0", "1", "2", "8", "-1", "x", "1.5", "node1", "n[1-2]", "n[1-", "4(x2)", "65536", " 3 ", "9" * 4400])
+values = st.sampled_from(
+    ["", "0", "1", "2", "8", "-1", "x", "1.5", "node1", "n[1-2]", "n[1-", "4(x2)", "65536", " 3 ", "9" * 4400]
+)
 
 
 @fixed
-@given(st.sampled_from([{}, TORCHRUN, SRUN, OPEN_MPI, MPICH]), st.dictionaries(st.sampled_from(NAMES), values, max_size=6))
+@given(
+    st.sampled_from([{}, TORCHRUN, SRUN, OPEN_MPI, MPICH]), st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
+)
 def test_any_environment_is_a_world_or_none_or_a_usage_error(base, changes):
     try:
         world = joined_world(base | changes)
@@ -237,7 +292,9 @@ def test_addresses_that_resolve_are_taken():
     assert resolve("localhost", "SLURM_STEP_NODELIST") == "localhost"
 
 
-@pytest.mark.parametrize("address", ["nosuchhost.invalid", "", "999.1.1.1", "x" * 64, "node1..cluster", ".", "a b", "node1,node2"])
+@pytest.mark.parametrize(
+    "address", ["nosuchhost.invalid", "", "999.1.1.1", "x" * 64, "node1..cluster", ".", "a b", "node1,node2"]
+)
 def test_an_address_that_does_not_resolve_names_its_variable_within_seconds(address):
     begin = time.monotonic()
     with pytest.raises(UsageError) as caught:

@@ -17,6 +17,20 @@ def _spoil(monkeypatch, name, around):
     monkeypatch.setitem(ops.OPS, name, replace(op, prepare=lambda g, c, s, r: around(g, c, s, r, op.prepare(g, c, s, r))))
 
 
+def _align(monkeypatch, around):
+    """Replace the alignment of a Gloo world by around(world, align)."""
+    from commbench.world.torch_world import TorchWorld
+
+    form = TorchWorld.__init__
+
+    def formed(self, *arguments):
+        form(self, *arguments)
+        align = self.align
+        self.align = lambda: around(self, align)
+
+    monkeypatch.setattr(TorchWorld, "__init__", formed)
+
+
 def test_a_wrong_element_ends_in_5_and_later_rows_are_measured(tmp_path, monkeypatch):
     def corrupt(group, call, send, recv, ready):
         def run():
@@ -50,16 +64,12 @@ def test_a_late_rank_shows_as_skew_and_not_as_a_slow_network(tmp_path, monkeypat
 
 
 def test_a_rank_that_arrives_late_after_the_alignment_is_told_apart(tmp_path, monkeypatch):
-    from commbench.world.torch_world import TorchWorld
-
-    align = TorchWorld.align
-
-    def late(self):
-        align(self)
-        if self.rank == 1:
+    def late(world, align):
+        align()
+        if world.rank == 1:
             time.sleep(0.02)
 
-    monkeypatch.setattr(TorchWorld, "align", late)
+    _align(monkeypatch, late)
     assert run_in_process(TABLES, tmp_path / "run", 2)[0] == 0
     row = points(tmp_path / "run")[0]
     assert row["skew_us"] > 15_000 and row["slowest_count"][0] == 8 and row["rank_median_us"][1] < 5_000
@@ -112,17 +122,13 @@ def test_a_slow_warm_up_is_bounded_by_time(tmp_path, monkeypatch):
 
 
 def test_a_deadline_ends_a_world_in_which_one_rank_never_comes(tmp_path, monkeypatch):
-    from commbench.world.torch_world import TorchWorld
-
-    align = TorchWorld.align
-
-    def hang_before(self):
-        if self.rank == 1 and getattr(self, "seen", 0) > 30:
+    def hang_before(world, align):
+        world.seen = getattr(world, "seen", 0) + 1
+        if world.rank == 1 and world.seen > 30:
             time.sleep(60)
-        self.seen = getattr(self, "seen", 0) + 1
-        align(self)
+        align()
 
-    monkeypatch.setattr(TorchWorld, "align", hang_before)
+    _align(monkeypatch, hang_before)
     tables = {**TABLES, "settings": {"iters": 100, "warmup": 1, "timeout_s": 2}}
     begin = time.monotonic()
     code, reason = run_in_process(tables, tmp_path / "run", 3)

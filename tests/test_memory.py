@@ -43,7 +43,13 @@ def test_nccl_counts_one_rank_per_gpu_and_no_copy():
 
 
 def test_the_largest_send_and_the_largest_receive_buffer_are_kept_side_by_side():
-    made = plan(measures=[{"op": "all_gather", "size": "64M"}, {"op": "reduce_scatter", "size": "32M"}, {"op": "all_reduce", "size": "8"}])
+    made = plan(
+        measures=[
+            {"op": "all_gather", "size": "64M"},
+            {"op": "reduce_scatter", "size": "32M"},
+            {"op": "all_reduce", "size": "8"},
+        ]
+    )
     total, heaviest = needed(made)
     assert total == 2 * (32 * MIB + 64 * MIB + 64 * MIB + OVERHEAD)  # all_gather also sends 32M
     assert (heaviest.op, heaviest.size_bytes) == ("all_gather", 64 * MIB)
@@ -65,7 +71,9 @@ def test_too_much_is_refused_with_what_is_needed_and_what_is_there():
         check_memory(plan(4, size="1T"), {4: 4}, 8 * GIB)
     told = str(caught.value)
     assert caught.value.exit_code == 2
-    assert re.search(r"all_reduce of 1T needs 12\.00 TiB .*4 ranks on one node, have 8\.00 GiB; use smaller sizes", told)
+    assert re.search(
+        r"all_reduce of 1T needs 12\.00 TiB .*4 ranks on one node, have 8\.00 GiB; use smaller sizes", told
+    )
 
 
 def test_the_requested_size_is_named_where_the_used_one_is_smaller():
@@ -98,7 +106,14 @@ def write(root, files):
     return root
 
 
-MEMINFO = "MemTotal:       16384000 kB\nMemFree:          100000 kB\nMemAvailable:    8192000 kB\nBuffers:           1 kB\n"
+MEMINFO = (
+    "MemTotal:       16384000 kB\nMemFree:          100000 kB\nMemAvailable:    8192000 kB\nBuffers:           1 kB\n"
+)
+
+
+def v1(limit, used):
+    """The files of a memory controller of the first version."""
+    return {"memory/memory.limit_in_bytes": limit, "memory/memory.usage_in_bytes": used}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +124,8 @@ MEMINFO = "MemTotal:       16384000 kB\nMemFree:          100000 kB\nMemAvailabl
         ({"meminfo": MEMINFO}, {"memory.max": f"{4 * GIB}\n", "memory.current": f"{GIB}\n"}, 3 * GIB),
         ({"meminfo": MEMINFO}, {"memory.max": f"{400 * GIB}\n", "memory.current": f"{GIB}\n"}, 8192000 * 1024),
         ({"meminfo": MEMINFO}, {"memory.max": f"{4 * GIB}\n"}, 8192000 * 1024),
-        ({"meminfo": MEMINFO}, {"memory/memory.limit_in_bytes": f"{2 * GIB}\n", "memory/memory.usage_in_bytes": f"{GIB}\n"}, GIB),
-        ({"meminfo": MEMINFO}, {"memory/memory.limit_in_bytes": "9223372036854771712\n", "memory/memory.usage_in_bytes": "1\n"}, 8192000 * 1024),
+        ({"meminfo": MEMINFO}, v1(f"{2 * GIB}\n", f"{GIB}\n"), GIB),
+        ({"meminfo": MEMINFO}, v1("9223372036854771712\n", "1\n"), 8192000 * 1024),
         ({}, {"memory.max": "1000\n", "memory.current": "1500\n"}, -500),
         ({"meminfo": "MemTotal: 5 kB\n"}, {}, None),
         ({"meminfo": "MemAvailable: many kB\n"}, {}, None),
@@ -129,7 +144,8 @@ def test_this_machine_has_some_memory():
 @pytest.mark.parametrize(
     "script, available",
     [
-        ("echo 81000; echo 500; echo 79000", 500 * MIB), ("echo '[N/A]'", None), ("exit 9", None), ("echo 'No devices were found'; exit 6", None),
+        ("echo 81000; echo 500; echo 79000", 500 * MIB), ("echo '[N/A]'", None), ("exit 9", None),
+        ("echo 'No devices were found'; exit 6", None),
         ("true", None),
     ],
 )  # fmt: skip

@@ -42,9 +42,12 @@ KNOWN = {
 BEYOND_SLURM = {"n[1-3]-ib": ["n1-ib", "n2-ib", "n3-ib"], " n[1-2] ": ["n1", "n2"], "a, b": ["a", "b"]}
 
 MALFORMED = [
-    "", " ", ",", "node[01-", "node01-]", "node[", "node]", "node[]", "node[,]", "node[1,]", "node[,1]", "node[1-]", "node[-1]",
-    "node[1-2-3]", "node[a-b]", "node[a]", "node[1-x]", "node[3-1]", "node[1..3]", "node[[1-2]]", "node[1[2]]", "]1[", "a,,b", ",a", "a,",
-    "n[1-2],", "a b", "a;b", "a/b", "a:b", "n[1-2]x y", "n{1-2}", "n(1)", "a\nb", "n\u0663", "n[\u0661-\u0663]", "$(hostname)", "../x", "n[1-2]!",
+    "", " ", ",", "node[01-", "node01-]", "node[", "node]", "node[]", "node[,]", "node[1,]", "node[,1]", "node[1-]",
+    "node[-1]",
+    "node[1-2-3]", "node[a-b]", "node[a]", "node[1-x]", "node[3-1]", "node[1..3]", "node[[1-2]]", "node[1[2]]",
+    "]1[", "a,,b", ",a", "a,",
+    "n[1-2],", "a b", "a;b", "a/b", "a:b", "n[1-2]x y", "n{1-2}", "n(1)", "a\nb", "n\u0663", "n[\u0661-\u0663]",
+    "$(hostname)", "../x", "n[1-2]!",
     "n[1-99999999]", "n[0-9999]m[0-9999]", "n[" + "9" * 5000 + "]", "n[0-" + "9" * 5000 + "]",
 ]  # fmt: skip
 
@@ -88,7 +91,12 @@ def test_compress_then_expand(parts):
 
 
 @fixed
-@given(prefixes, st.sets(st.integers(0, 20), min_size=1, max_size=9), prefixes, st.sets(st.integers(0, 20), min_size=1, max_size=9))
+@given(
+    prefixes,
+    st.sets(st.integers(0, 20), min_size=1, max_size=9),
+    prefixes,
+    st.sets(st.integers(0, 20), min_size=1, max_size=9),
+)
 def test_two_dimensions_are_a_product_with_the_last_running_fastest(first, rows, second, columns):
     text = f"{first}[{compressed(sorted(rows), 2)}]{second}[{compressed(sorted(columns), 1)}]"
     assert expand_nodelist(text) == [f"{first}{r:02d}{second}{c}" for r in sorted(rows) for c in sorted(columns)]
@@ -105,7 +113,9 @@ def test_any_text_is_a_list_of_names_or_a_usage_error(text):
     assert text.count("[") == text.count("]")
 
 
-@pytest.mark.parametrize("text", ["node[0001-4096]", "n[" + ",".join(str(2 * i) for i in range(2000)) + "]", "r[01-40]n[01-32]"])
+@pytest.mark.parametrize(
+    "text", ["node[0001-4096]", "n[" + ",".join(str(2 * i) for i in range(2000)) + "]", "r[01-40]n[01-32]"]
+)
 def test_more_than_a_thousand_nodes_within_50_ms(text):
     took = []
     for _ in range(3):

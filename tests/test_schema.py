@@ -65,7 +65,17 @@ def test_the_example_of_the_design():
 
 
 def test_one_value_is_a_list_of_one():
-    m = measure(dtype="bf16", size="64K", redop="max", root=2, in_place=True, timing="streaming", batch=5, split="MOD 2", window=8)
+    m = measure(
+        dtype="bf16",
+        size="64K",
+        redop="max",
+        root=2,
+        in_place=True,
+        timing="streaming",
+        batch=5,
+        split="MOD 2",
+        window=8,
+    )
     assert (m.dtype, m.size, m.redop, m.root) == (["bfloat16"], [65536], ["max"], [2])
     assert (m.in_place, m.timing, m.batch, m.split, m.window) == ([True], ["streaming"], [5], ["MOD 2"], [8])
 
@@ -74,8 +84,10 @@ def test_one_value_is_a_list_of_one():
     "sweep, sizes",
     [
         ({"from": 8, "to": 64}, [8, 16, 32, 64]), ({"from": "8", "to": "65", "factor": 2}, [8, 16, 32, 64]),
-        ({"from": "1K", "to": "4K", "step": "1K"}, [1024, 2048, 3072, 4096]), ({"from": 0, "to": 16, "step": 8}, [0, 8, 16]),
-        ({"from": 5, "to": 5}, [5]), ({"from": 0, "to": 0}, [0]), ({"from": 1, "to": 5, "factor": 1.1}, [1, 2, 3, 4, 5]),
+        ({"from": "1K", "to": "4K", "step": "1K"}, [1024, 2048, 3072, 4096]),
+        ({"from": 0, "to": 16, "step": 8}, [0, 8, 16]),
+        ({"from": 5, "to": 5}, [5]), ({"from": 0, "to": 0}, [0]),
+        ({"from": 1, "to": 5, "factor": 1.1}, [1, 2, 3, 4, 5]),
         ({"from": 8, "to": 100, "factor": 2.5}, [8, 20, 50]),
     ],
 )  # fmt: skip
@@ -110,24 +122,33 @@ def test_all_errors_are_told_at_once_with_their_paths():
     )
     assert set(told) == {
         "name", "colour", "launches", "settings.budget_s", "settings.iterations", "measure.0.op.1", "measure.0.size.0",
-        "measure.0.backend.0", "measure.0.ranks", "measure.0.bar", "measure.1.op", "measure.1.size.0", "measure.1.dtype.0",
+        "measure.0.backend.0", "measure.0.ranks", "measure.0.bar", "measure.1.op", "measure.1.size.0",
+        "measure.1.dtype.0",
         "measure.1.root.0",
     }  # fmt: skip
     assert "'all_refuse'" in told["measure.0.op.1"] and "reduce_scatter" in told["measure.0.op.1"]
     assert "'gloo', 'nccl' or 'mpi'" in told["measure.0.backend.0"] and "'foo'" in told["measure.0.backend.0"]
     assert "'float31'" in told["measure.1.dtype.0"] and "bfloat16" in told["measure.1.dtype.0"]
-    assert "3.5" in told["measure.0.ranks"] and "True" in told["measure.0.size.0"] and "negative" in told["measure.1.size.0"]
+    assert (
+        "3.5" in told["measure.0.ranks"]
+        and "True" in told["measure.0.size.0"]
+        and "negative" in told["measure.1.size.0"]
+    )
 
 
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("size", True), ("size", -1), ("size", "1Q"), ("size", 1.5), ("size", ""), ("size", None), ("size", [[8]]), ("size", ["8", {}]),
+        ("size", True), ("size", -1), ("size", "1Q"), ("size", 1.5), ("size", ""), ("size", None), ("size", [[8]]),
+        ("size", ["8", {}]),
         ("size", 2**70), ("size", float("nan")), ("size", float("inf")),
-        ("size", {"from": 8, "to": 4}), ("size", {"from": 8, "to": 64, "factor": 1}), ("size", {"from": 8, "to": 64, "factor": float("inf")}),
+        ("size", {"from": 8, "to": 4}), ("size", {"from": 8, "to": 64, "factor": 1}),
+        ("size", {"from": 8, "to": 64, "factor": float("inf")}),
         ("size", {"from": 8, "to": 64, "factor": float("nan")}), ("size", {"from": 8, "to": 64, "factor": "2"}),
-        ("size", {"from": 8, "to": 64, "factor": 2, "step": 8}), ("size", {"from": 8, "to": 64, "step": 0}), ("size", {"from": 0, "to": 64}),
-        ("size", {"from": 8}), ("size", {"to": 8}), ("size", {}), ("size", {"from": 8, "to": 64, "by": 2}), ("size", {"from": [8], "to": 64}),
+        ("size", {"from": 8, "to": 64, "factor": 2, "step": 8}), ("size", {"from": 8, "to": 64, "step": 0}),
+        ("size", {"from": 0, "to": 64}),
+        ("size", {"from": 8}), ("size", {"to": 8}), ("size", {}), ("size", {"from": 8, "to": 64, "by": 2}),
+        ("size", {"from": [8], "to": 64}),
         ("size", {"from": 8, "to": "1G", "step": 8}), ("size", {"from": 1, "to": "1T", "factor": 1.0000001}),
         ("op", "all"), ("op", 3), ("op", None), ("op", [["all_reduce"]]), ("op", {"a": 1}), ("op", True),
         ("backend", "foo"), ("backend", "GLOO"), ("backend", 1), ("backend", ["gloo", ["mpi"]]),
@@ -136,8 +157,10 @@ def test_all_errors_are_told_at_once_with_their_paths():
         ("dtype", "float31"), ("dtype", 32), ("dtype", [["float32"]]), ("dtype", {}), ("dtype", None),
         ("redop", "xor"), ("redop", 1), ("root", -1), ("root", 1.5), ("root", "0"), ("root", True), ("root", ["all"]),
         ("in_place", "yes"), ("in_place", 1), ("in_place", "both"), ("timing", "fast"), ("timing", 1),
-        ("batch", 0), ("batch", 2.5), ("batch", "20"), ("window", 0), ("window", "many"), ("split", 8), ("split", [["MOD 2"]]),
-        ("matrix", 3), ("matrix", [[1, "a"]]), ("matrix", [1, 2]), ("matrix", [[float("inf")]]), ("align", 0), ("align", "16"),
+        ("batch", 0), ("batch", 2.5), ("batch", "20"), ("window", 0), ("window", "many"), ("split", 8),
+        ("split", [["MOD 2"]]),
+        ("matrix", 3), ("matrix", [[1, "a"]]), ("matrix", [1, 2]), ("matrix", [[float("inf")]]), ("align", 0),
+        ("align", "16"),
         ("sizes", "1M"), ("", 1),
     ],
 )  # fmt: skip
@@ -154,9 +177,12 @@ def test_an_empty_list_would_measure_nothing_and_is_refused(key):
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("warmup", -1), ("warmup", 1.5), ("warmup_s", -0.1), ("warmup_s", float("inf")), ("iters", 0), ("iters", "many"), ("iters", True),
-        ("target", 0), ("target", 1), ("target", float("nan")), ("budget_s", 0), ("budget_s", float("inf")), ("budget_s", "1"),
-        ("max_samples", 0), ("checks", -1), ("checks", True), ("timeout_s", 0), ("timeout_s", float("inf")), ("graph", 1),
+        ("warmup", -1), ("warmup", 1.5), ("warmup_s", -0.1), ("warmup_s", float("inf")), ("iters", 0),
+        ("iters", "many"), ("iters", True),
+        ("target", 0), ("target", 1), ("target", float("nan")), ("budget_s", 0), ("budget_s", float("inf")),
+        ("budget_s", "1"),
+        ("max_samples", 0), ("checks", -1), ("checks", True), ("timeout_s", 0), ("timeout_s", float("inf")),
+        ("graph", 1),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_told_with_its_path(key, value):
@@ -166,9 +192,12 @@ def test_a_wrong_setting_is_told_with_its_path(key, value):
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("name", ""), ("name", 3), ("name", "a/b"), ("name", ".hidden"), ("name", "x" * 65), ("name", "x\n"), ("name", None),
-        ("ranks", 0), ("ranks", 3.5), ("ranks", True), ("backend", "foo"), ("backend", []), ("launches", 0), ("launches", "2"),
-        ("settings", 3), ("settings", [1]), ("measure", []), ("measure", {}), ("measure", "all_reduce"), ("measure", [3]), ("measure", [[]]),
+        ("name", ""), ("name", 3), ("name", "a/b"), ("name", ".hidden"), ("name", "x" * 65), ("name", "x\n"),
+        ("name", None),
+        ("ranks", 0), ("ranks", 3.5), ("ranks", True), ("backend", "foo"), ("backend", []), ("launches", 0),
+        ("launches", "2"),
+        ("settings", 3), ("settings", [1]), ("measure", []), ("measure", {}), ("measure", "all_reduce"),
+        ("measure", [3]), ("measure", [[]]),
     ],
 )  # fmt: skip
 def test_a_wrong_table_is_told_with_its_path(key, value):
@@ -182,15 +211,27 @@ def test_nothing_at_all():
 
 
 garbage = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["gloo", "8", "all_reduce", "sum"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.sampled_from(["from", "to", "step"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["gloo", "8", "all_reduce", "sum"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4) | st.sampled_from(["from", "to", "step"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @fixed
 @given(
-    st.dictionaries(st.sampled_from(["name", "ranks", "backend", "launches", "settings", "measure"]) | st.text(max_size=3), garbage, max_size=4),
+    st.dictionaries(
+        st.sampled_from(["name", "ranks", "backend", "launches", "settings", "measure"]) | st.text(max_size=3),
+        garbage,
+        max_size=4,
+    ),
     st.dictionaries(st.sampled_from(sorted(Measure.model_fields)) | st.text(max_size=3), garbage, max_size=4),
 )
 def test_garbage_is_a_usage_error(tables, keys):
@@ -219,8 +260,10 @@ def test_a_missing_file_is_told_with_what_there_is(name):
 @pytest.mark.parametrize(
     "content, told",
     [
-        (b"name = ", "not valid TOML"), (b"name = x", "not valid TOML.*line 1"), (b"a = 1\na = 2", "not valid TOML"), (b"\xff\xfe", "cannot be read"),
-        (b"\x00", "not valid TOML"), (b"a = " + b"9" * 5000, "not valid TOML"), (b"a = " + b"[" * 10_000, "not valid TOML"),
+        (b"name = ", "not valid TOML"), (b"name = x", "not valid TOML.*line 1"), (b"a = 1\na = 2", "not valid TOML"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"\x00", "not valid TOML"), (b"a = " + b"9" * 5000, "not valid TOML"),
+        (b"a = " + b"[" * 10_000, "not valid TOML"),
         (b"[[measure]\nop = 1", "not valid TOML"), (b"\x7fELF\x02\x01\x01\x00", "not valid TOML"),
     ],
 )  # fmt: skip

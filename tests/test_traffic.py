@@ -14,7 +14,9 @@ fixed = settings(derandomize=True, database=None, deadline=None, max_examples=20
 @st.composite
 def matrices(draw):
     n = draw(st.integers(1, 6))
-    cell = st.one_of(st.just(0.0), st.floats(0, 1e6), st.integers(0, 1000), st.sampled_from([0.1, 1 / 3, 1e-300, 1e308]))
+    cell = st.one_of(
+        st.just(0.0), st.floats(0, 1e6), st.integers(0, 1000), st.sampled_from([0.1, 1 / 3, 1e-300, 1e308])
+    )
     rows = draw(st.lists(st.lists(cell, min_size=n, max_size=n), min_size=n, max_size=n))
     rows[draw(st.integers(0, n - 1))][draw(st.integers(0, n - 1))] = draw(st.floats(1e-3, 1e6))
     return rows
@@ -74,8 +76,10 @@ def test_presets():
 @pytest.mark.parametrize(
     "matrix, told",
     [
-        ([[1, 2]], "1 x 2.*2 x 2"), ([[1, 2], [3]], "2 x 1/2.*2 ranks"), ([], "0 x 0"), ([[1] * 3] * 3, "3 x 3.*must be 2 x 2"),
-        ([[1, -1], [1, 1]], "negative"), ([[1, float("nan")], [1, 1]], "finite"), ([[1, float("inf")], [1, 1]], "finite"),
+        ([[1, 2]], "1 x 2.*2 x 2"), ([[1, 2], [3]], "2 x 1/2.*2 ranks"), ([], "0 x 0"),
+        ([[1] * 3] * 3, "3 x 3.*must be 2 x 2"),
+        ([[1, -1], [1, 1]], "negative"), ([[1, float("nan")], [1, 1]], "finite"),
+        ([[1, float("inf")], [1, 1]], "finite"),
         ([[0, 0], [0, 0.0]], "all zero"),
     ],
 )  # fmt: skip

@@ -13,8 +13,10 @@ fixed = settings(derandomize=True, database=None, deadline=None, max_examples=30
 @pytest.mark.parametrize(
     "text, size_bytes",
     [
-        ("0", 0), ("8", 8), ("8B", 8), ("64K", 65536), ("64k", 65536), ("1M", 2**20), ("2G", 2**31), ("1T", 2**40), ("1KiB", 1024),
-        ("16MiB", 2**24), ("3MB", 3 * 2**20), (" 8 K ", 8192), ("1.5M", 1572864), ("0.5K", 512), ("1.0", 1), (4096, 4096), (0, 0),
+        ("0", 0), ("8", 8), ("8B", 8), ("64K", 65536), ("64k", 65536), ("1M", 2**20), ("2G", 2**31), ("1T", 2**40),
+        ("1KiB", 1024),
+        ("16MiB", 2**24), ("3MB", 3 * 2**20), (" 8 K ", 8192), ("1.5M", 1572864), ("0.5K", 512), ("1.0", 1),
+        (4096, 4096), (0, 0),
     ],
 )  # fmt: skip
 def test_sizes_are_binary(text, size_bytes):
@@ -25,7 +27,8 @@ def test_sizes_are_binary(text, size_bytes):
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "K", "abc", "1X", "-1", "+1", "1e6", "0x10", "1_000", "1,5K", ".5K", "5.", "1 2", "8iB", "1KK", "1KiBB", "nan", "inf",
+        "", " ", "K", "abc", "1X", "-1", "+1", "1e6", "0x10", "1_000", "1,5K", ".5K", "5.", "1 2", "8iB", "1KK",
+        "1KiBB", "nan", "inf",
         "1.5", "1.1M", "0.3K", -1, 2**63, True, False, None, 1.5, float("nan"), float("inf"), [], {}, b"8",
         "٣", "１２", "64\u212a",  # digits of other scripts, and the Kelvin sign
         "9" * 400, "9" * 5000, "9" * 400 + ".0", "8\n9",
@@ -67,7 +70,9 @@ def test_what_is_formatted_exactly_reads_back(number, suffix):
     assert parse_size(format_size(size_bytes)) == size_bytes
 
 
-@pytest.mark.parametrize("size_bytes, text", [(0, "0"), (1, "1"), (1000, "1000"), (1024, "1K"), (1536, "1536"), (10239, "10239")])
+@pytest.mark.parametrize(
+    "size_bytes, text", [(0, "0"), (1, "1"), (1000, "1000"), (1024, "1K"), (1536, "1536"), (10239, "10239")]
+)
 def test_small_odd_sizes_are_plain_bytes(size_bytes, text):
     assert format_size(size_bytes) == text
 

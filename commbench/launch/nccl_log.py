@@ -59,7 +59,7 @@ def library_facts(text: str) -> dict:
         facts["gpudirect"] = True
     elif "GPU Direct RDMA Disabled" in text or "NET/Socket" in text:
         facts["gpudirect"] = False
-    channels = re.search(r"(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels", text)
+    channels = re.search(r"\b(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels", text)
     if channels:
         facts["channels"] = {
             "collective": int(channels[1]), "collnet": int(channels[2] or 0),

@@ -65,5 +65,4 @@ def _numbers(item: str, whole: str) -> list[str]:
         raise _malformed(whole, f"the range {item} runs backwards")
     if int(last) - int(first) >= _MOST:
         raise _malformed(whole, f"the range {item} has more nodes than any cluster")
-    width = len(first) if first.startswith("0") or len(first) == len(last) else 0
-    return [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]

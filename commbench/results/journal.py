@@ -39,7 +39,7 @@ def read_lines(path: Path, start: int = 0) -> tuple[list[dict], int, int]:
             continue
         try:
             record = json.loads(line, parse_constant=_no_number)
-        except ValueError:
+        except (ValueError, RecursionError):  # RecursionError: thousands of brackets
             bad += 1
             continue
         if isinstance(record, dict):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from operator import index
 from pathlib import Path
 
 from commbench.errors import UsageError
@@ -63,7 +64,7 @@ class Plan:
             data = json.loads(path.read_text())
         except FileNotFoundError:
             raise UsageError(f"{path.parent} is no run: it has no plan.json; a run is the folder that `commbench run` printed") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{path} cannot be read as JSON: {error}") from None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             found = data.get("schema") if isinstance(data, dict) else type(data).__name__
@@ -73,7 +74,7 @@ class Plan:
                 name=data["name"],
                 steps=tuple(tuple(Point.from_json(p) for p in step) for step in data["steps"]),
                 settings=Settings(**data["settings"]),
-                launches=data["launches"],
+                launches=index(data["launches"]),
                 command=tuple(data["command"]),
                 created_at=data["created_at"],
             )

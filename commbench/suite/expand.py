@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from commbench.errors import UsageError
 from commbench.ops import OPS
 from commbench.ops.capabilities import refusal
 from commbench.ops.op import call_of
@@ -21,8 +22,8 @@ def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], jo
     and rank r lives on node node_of[r] (all on the last one beyond its end).
 
     `joined`: the world is what a launcher started, so a measure that wants another size is skipped.
-    What a backend cannot do becomes a point of status "skip" with the reason. Raises UsageError for a split, root or
-    matrix that does not fit the world.
+    What a backend cannot do becomes a point of status "skip" with the reason. Raises UsageError for a split or a matrix
+    that does not fit the world, and when no measure is for any of `backends`.
     """
     steps, seen = [], set()
     for backend in backends:
@@ -39,6 +40,8 @@ def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], jo
                 if ids not in seen:
                     seen.add(ids)
                     steps.append(step)
+    if not steps:
+        raise UsageError(f"nothing would be measured: no [[measure]] of the suite is for backend {' or '.join(backends)}")
     return tuple(steps)
 
 

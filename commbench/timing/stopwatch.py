@@ -11,24 +11,24 @@ import numpy as np
 
 def isolated(call, align, samples: int, mark) -> np.ndarray:
     """One sample is one call, the ranks aligned before it."""
-    durations = np.empty(samples)
+    durations, now = np.empty(samples), perf_counter_ns
     for i in range(samples):
         mark(i)
         align()
-        begin = perf_counter_ns()
+        begin = now()
         call()
-        durations[i] = perf_counter_ns() - begin
+        durations[i] = now() - begin
     return durations / 1e3
 
 
 def streaming(call, align, samples: int, batch: int, mark) -> np.ndarray:
     """One sample is `batch` calls back to back, divided by `batch`; the ranks are aligned before each batch."""
-    durations = np.empty(samples)
+    durations, now = np.empty(samples), perf_counter_ns
     for i in range(samples):
         mark(i)
         align()
-        begin = perf_counter_ns()
+        begin = now()
         for _ in repeat(None, batch):
             call()
-        durations[i] = perf_counter_ns() - begin
+        durations[i] = now() - begin
     return durations / 1e3 / batch

@@ -119,11 +119,9 @@ class MpiWorld(World):
         comm = MPI.COMM_WORLD
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._control = comm.Dup()  # so that control never meets what is timed
+        self.align = self._control.Barrier
         self._world_group = MpiGroup(comm)
         self._made = None
-
-    def align(self):
-        self._control.Barrier()
 
     def reduce(self, array, how):
         result = np.ascontiguousarray(array, dtype=np.float64).copy()

@@ -171,13 +171,10 @@ class TorchWorld(World):
         self._world_group = TorchGroup(everyone, rank, size, self.device)
         self._made = None  # (lists, group) of the split in use
         if self.device == "cpu":
-            self._align = TorchGroup(everyone, rank, size, "cpu").barrier()
+            self.align = TorchGroup(everyone, rank, size, "cpu").barrier()
         else:
             mark = torch.zeros(1, device="cuda")
-            self._align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
-
-    def align(self):
-        self._align()
+            self.align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
 
     def finish(self):
         if self.device == "cuda":

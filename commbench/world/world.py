@@ -6,6 +6,7 @@ without arguments. *Control* carries decisions and results between timed regions
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,12 +14,18 @@ _HEAD = 4096  # bytes of the first message of share(); most decisions fit in it
 
 
 class World(ABC):
-    """A formed world: `rank` of `size`, every rank reachable. Subclasses supply the transport."""
+    """A formed world: `rank` of `size`, every rank reachable. Subclasses supply the transport.
+
+    align(): no rank goes on before all have come (on a GPU it is enqueued on the stream, and the host does not wait).
+    It is an attribute, so that it can be the library's own function: between the alignment and the first clock reading
+    there is no Python frame to leave.
+    """
 
     rank: int
     size: int
     backend: str
     clock: str  # "host" or "cuda_event"
+    align: Callable[[], None]
 
     def share(self, value=None):
         """Rank 0's `value` (anything JSON can hold) on every rank."""
@@ -45,10 +52,6 @@ class World(ABC):
         padded[: text.size] = text
         rows = self._gather(padded)
         return None if rows is None else [json.loads(row.tobytes()) for row in rows]
-
-    @abstractmethod
-    def align(self) -> None:
-        """No rank goes on before all have come (on a GPU: enqueued on the stream, the host does not wait)."""
 
     def finish(self) -> None:
         """The host waits for what is enqueued on the device; on a CPU nothing ever is."""
