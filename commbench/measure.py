@@ -13,12 +13,11 @@ import numpy as np
 
 from commbench.ops import OPS
 from commbench.ops.op import Op, call_of
-from commbench.ops.pattern import Pattern, count_wrong, fill
+from commbench.ops.prepared import Buffers, Prepared
 from commbench.results.plan import Settings
 from commbench.results.records import Point, Sample
 from commbench.timing import cores, stopwatch
 from commbench.timing.stop_rule import StopRule
-from commbench.world.dtypes import DTYPES
 from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
 
 
@@ -32,72 +31,6 @@ class Facts:
     node_of: list[int]
     seen: dict  # "op size_bytes" or "op" -> [algorithm, protocol], as a probe launch of the whole world saw it
     foreign_cores: float | None = None  # set for each step
-
-
-class Buffers:
-    """The send and receive memory of one rank; grows to the largest point so far."""
-
-    def __init__(self, world):
-        self._world, self._held = world, {}
-
-    def get(self, name: str, size_bytes: int):
-        held = self._held.get(name)
-        if held is None or held[0] < size_bytes:
-            self._held[name] = None  # let go of the old memory before asking for the new
-            self._held[name] = (size_bytes, self._world.buffer(size_bytes))
-        return self._held[name][1]
-
-
-class Prepared:
-    """One rank's part in a point: its buffers laid out, its call ready, its result checkable."""
-
-    def __init__(self, world, group, point: Point, buffers: Buffers):
-        self.op, self.point, self.rank = OPS[point.op], point, group.rank
-        self.call = call_of(point)
-        self.pattern = Pattern(len(point.members), DTYPES[point.dtype], point.redop)
-        itemsize = self.pattern.dtype.itemsize
-        counts = {"send": self.op.send(self.call, self.rank), "recv": self.op.recv(self.call, self.rank)}
-        first = {"send": 0, "recv": 0}
-        home = {"send": "send", "recv": "recv"}
-        if point.in_place:
-            outer, offset = self.op.in_place(self.call, self.rank)
-            inner = "send" if outer == "recv" else "recv"
-            home[inner], first[inner] = outer, offset
-        self.counts, self.first = counts, first
-        self.buffer = {side: buffers.get(home[side], counts[home[side]] * itemsize) for side in counts}
-        self.aligned = all(buffer.aligned for buffer in self.buffer.values())
-        send, recv = (world.view(self.buffer[s], point.dtype, first[s], counts[s]) for s in ("send", "recv"))
-        self.run = self.op.prepare(group, self.call, send, recv)
-
-    def refill(self) -> None:
-        """Poison what will be received, then write what will be sent."""
-        self.buffer["recv"].poison()
-        itemsize = self.pattern.dtype.itemsize
-        shifted = _Shifted(self.buffer["send"], self.first["send"] * itemsize)
-        fill(shifted, self.pattern, self.rank, self.counts["send"])
-
-    def wrong(self) -> tuple[int, float]:
-        shifted = _Shifted(self.buffer["recv"], self.first["recv"] * self.pattern.dtype.itemsize)
-        return count_wrong(shifted, self.pattern, self.op.expected(self.call, self.rank))
-
-    @property
-    def checkable(self) -> bool:
-        by_design = not self.point.in_place or self.op.in_place_checkable or self.point.backend == "mpi"
-        return self.op.sized and by_design
-
-
-@dataclass(frozen=True)
-class _Shifted:
-    """A buffer seen from byte `offset` on."""
-
-    buffer: object
-    offset: int
-
-    def write(self, at, data):
-        self.buffer.write(self.offset + at, data)
-
-    def read(self, at, size_bytes):
-        return self.buffer.read(self.offset + at, size_bytes)
 
 
 def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, mark) -> None:
@@ -158,7 +91,8 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     messages = op.messages(prepared.call) if prepared else 1
     mine_row = {
         "median": float(np.median(timed.own)) / messages if counts else None,
-        "slowest": timed.slowest, "used": used, "wrong": wrong, "error": error_max, "aligned": prepared.aligned if prepared else True,
+        "slowest": timed.slowest, "used": used, "wrong": wrong, "error": error_max,
+        "aligned": prepared.aligned if prepared else True,
     }  # fmt: skip
     rows = world.gather(mine_row)
     if rows is None:
@@ -225,7 +159,7 @@ class _Timed:
 
 
 def _time(world, take, groups: int, mine: int | None, settings: Settings, sample_s: float, mark) -> _Timed:
-    """Blocks of samples until the stop rule ends it. `mine` is this rank's group, None where its clock does not count."""
+    """Blocks of samples until the stop rule ends it. `mine`: this rank's group, None where its clock does not count."""
     rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
     timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [])
     begin = time.perf_counter()

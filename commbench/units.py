@@ -21,7 +21,9 @@ def parse_size(text) -> int:
         return text
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
-        raise UsageError(f"size {text!r} is not understood; write bytes with an optional binary suffix, such as 8, 64K, 1M, 2G")
+        raise UsageError(
+            f"size {text!r} is not understood; write bytes with an optional binary suffix, such as 8, 64K, 1M, 2G"
+        )
     unit = _SUFFIX[(match[2] or "").upper()]
     size = float(match[1]) * unit if "." in match[1] else int(match[1]) * unit
     if size != int(size):

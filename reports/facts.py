@@ -23,7 +23,7 @@ def facts(run: Run) -> dict:
     return {
         "command": shlex.join(map(str, run.plan.command)),
         "started": min((str(head["started_at"]) for head in heads if head.get("started_at")), default=""),
-        "finished": max((str(l.end["finished_at"]) for l in launches if l.end.get("finished_at")), default=""),
+        "finished": max((str(x.end["finished_at"]) for x in launches if x.end.get("finished_at")), default=""),
         "world_sizes": list(dict.fromkeys(plain(ranks) for ranks in worlds if ranks)),
         "hosts": len({host for machine in machines for host in machine["hosts"]}),
         "versions": _versions(launches),

@@ -5,10 +5,6 @@ import hashlib
 import statistics
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
 from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
@@ -18,6 +14,10 @@ from commbench.reports.rows import Row, figure, rows_of
 from commbench.reports.series import Panel, panels, same
 from commbench.reports.table import slowest, table
 from commbench.reports.verdict import verdict
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
 from commbench.results.store import Run
 from commbench.units import format_size
 

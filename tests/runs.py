@@ -21,7 +21,11 @@ def clean_environment(**extra) -> dict:
 def commbench(*arguments, timeout=120, **environment) -> subprocess.CompletedProcess:
     """Run the command line to its end."""
     return subprocess.run(
-        [*COMMBENCH, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, env=clean_environment(**environment)
+        [*COMMBENCH, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=clean_environment(**environment),
     )
 
 

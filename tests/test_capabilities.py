@@ -6,21 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from commbench.measure import Buffers, Prepared
 from commbench.ops import OPS
 from commbench.ops.capabilities import refusal
+from commbench.ops.prepared import Buffers, Prepared
 from commbench.results.records import Point
 from commbench.world.dtypes import DTYPES
 
 REDOPS = ("sum", "prod", "min", "max", "avg")
 EVERYTHING = [
-    (op, dtype, redop)
-    for op in OPS
-    for dtype in DTYPES
-    for redop in (REDOPS if OPS[op].reduces else ("none",))
+    (op, dtype, redop) for op in OPS for dtype in DTYPES for redop in (REDOPS if OPS[op].reduces else ("none",))
 ]
 REFUSED = [case for case in EVERYTHING if refusal("gloo", *case, False, 2)]
-A_FEW = [next(c for c in REFUSED if c[0] == op and c[1] == dtype) for op, dtype in [("all_reduce", "float8_e4m3fn"), ("all_gather", "float8_e5m2"), ("reduce", "int32")]]
+A_FEW = [
+    next(c for c in REFUSED if c[0] == op and c[1] == dtype)
+    for op, dtype in [("all_reduce", "float8_e4m3fn"), ("all_gather", "float8_e5m2"), ("reduce", "int32")]
+]
 
 
 def _gloo_call(op, dtype, redop) -> bool:
@@ -41,11 +41,24 @@ def _gloo_call(op, dtype, redop) -> bool:
                     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
                     serve = {"master_listen_fd": listener.fileno()} if rank == 0 else {}
                     address = listener.getsockname()
-                    store = dist.TCPStore(*address, 2, rank == 0, timedelta(seconds=20), wait_for_workers=False, **serve)
+                    store = dist.TCPStore(
+                        *address, 2, rank == 0, timedelta(seconds=20), wait_for_workers=False, **serve
+                    )
                     world = TorchWorld("gloo", rank, 2, store, 10)
                     params = {"matrix": [[20, 12], [7, 25]]} if op == "all_to_all_v" else {}
                     count = OPS[op].count(64, 2)
-                    point = Point(op, "gloo", 64, params=params, members=(0, 1), ranks=2, count=count, dtype=dtype, redop=redop, root=0)
+                    point = Point(
+                        op,
+                        "gloo",
+                        64,
+                        params=params,
+                        members=(0, 1),
+                        ranks=2,
+                        count=count,
+                        dtype=dtype,
+                        redop=redop,
+                        root=0,
+                    )
                     prepared = Prepared(world, world.split([[0, 1]]), point, Buffers(world))
                     prepared.refill()
                     prepared.run()

@@ -119,7 +119,9 @@ def test_a_wrong_environment_names_the_variable_within_seconds(name):
 
 def test_a_suite_file_tells_all_its_errors_at_once(tmp_path):
     suite = tmp_path / "bad.toml"
-    suite.write_text('name = "x"\nranks = 0\nfoo = 1\n[[measure]]\nop = "all_reduced"\nsize = "9Q"\n[[measure]]\nop = "barrier"\ndtype = "f7"\n')
+    suite.write_text(
+        'name = "x"\nranks = 0\nfoo = 1\n[[measure]]\nop = "all_reduced"\nsize = "9Q"\n[[measure]]\nop = "barrier"\ndtype = "f7"\n'
+    )
     done = commbench("run", suite)
     assert done.returncode == 2
     for told in ("5 errors", "ranks", "foo", "measure.0.op", "measure.0.size", "measure.1.dtype"):
@@ -133,4 +135,9 @@ def test_a_suite_file_tells_all_its_errors_at_once(tmp_path):
 
 def test_doctor_says_what_is_here():
     done = commbench("doctor")
-    assert done.returncode == 0 and "gloo  ready" in done.stdout and "mpi   ready" in done.stdout and "nccl  missing" in done.stdout
+    assert (
+        done.returncode == 0
+        and "gloo  ready" in done.stdout
+        and "mpi   ready" in done.stdout
+        and "nccl  missing" in done.stdout
+    )

@@ -8,7 +8,8 @@ import pytest
 from fake_sysfs import DGX_H100_GPUS, add_gpu, dgx_h100, write
 
 from commbench.world import topology
-from commbench.world.inventory import gpu_inventory, gpus, infiniband, kernel_log, node_inventory
+from commbench.world.inventory import infiniband, node_inventory
+from commbench.world.nvml import gpu_inventory, gpus, kernel_log
 
 GIB = 2**30
 NO_LIMIT = 9223372036854771712  # of memory, as cgroup v1 writes it

@@ -105,7 +105,21 @@ def test_mpirun_runs_gloo_and_mpi_launch_after_launch(tmp_path):
     mpirun = shutil.which("mpirun", path=BIN) or shutil.which("mpirun")
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     done = subprocess.run(
-        [mpirun, *root, "--oversubscribe", "-n", "2", *COMMBENCH, *RUN, "--backend", "gloo,mpi", "--launches", "2", "--out", out],
+        [
+            mpirun,
+            *root,
+            "--oversubscribe",
+            "-n",
+            "2",
+            *COMMBENCH,
+            *RUN,
+            "--backend",
+            "gloo,mpi",
+            "--launches",
+            "2",
+            "--out",
+            out,
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -113,7 +127,9 @@ def test_mpirun_runs_gloo_and_mpi_launch_after_launch(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     rows = points(out)
-    assert sorted((row["backend"], row["launch"]) for row in rows) == sorted((b, n) for b in ("gloo", "mpi") for n in (1, 2) for _ in range(2))
+    assert sorted((row["backend"], row["launch"]) for row in rows) == sorted(
+        (b, n) for b in ("gloo", "mpi") for n in (1, 2) for _ in range(2)
+    )
     assert all(row["ranks"] == 2 and row["wrong"] == 0 for row in rows)
 
 

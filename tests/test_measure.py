@@ -8,13 +8,19 @@ from runs import points, run_in_process
 
 from commbench import ops
 
-TABLES = {"name": "t", "settings": {"iters": 8, "warmup": 2, "timeout_s": 20}, "measure": [{"op": ["all_reduce", "all_gather"], "size": ["1K", "64K"]}]}
+TABLES = {
+    "name": "t",
+    "settings": {"iters": 8, "warmup": 2, "timeout_s": 20},
+    "measure": [{"op": ["all_reduce", "all_gather"], "size": ["1K", "64K"]}],
+}
 
 
 def _spoil(monkeypatch, name, around):
     """Replace the ready call of an operation by around(group, call, send, recv, ready call)."""
     op = ops.OPS[name]
-    monkeypatch.setitem(ops.OPS, name, replace(op, prepare=lambda g, c, s, r: around(g, c, s, r, op.prepare(g, c, s, r))))
+    monkeypatch.setitem(
+        ops.OPS, name, replace(op, prepare=lambda g, c, s, r: around(g, c, s, r, op.prepare(g, c, s, r)))
+    )
 
 
 def _align(monkeypatch, around):
@@ -106,7 +112,11 @@ def test_the_time_of_a_call_is_the_time_it_takes(tmp_path, monkeypatch, timing):
     """A call of known length, 5 ms on every rank: one sample or a hundred, the figure is the same."""
     _spoil(monkeypatch, "barrier", lambda group, call, send, recv, ready: lambda: time.sleep(0.005))
     for iters in (3, 30):
-        tables = {"name": "t", "settings": {"iters": iters, "warmup": 1}, "measure": [{"op": "barrier", "timing": timing, "batch": 4}]}
+        tables = {
+            "name": "t",
+            "settings": {"iters": iters, "warmup": 1},
+            "measure": [{"op": "barrier", "timing": timing, "batch": 4}],
+        }
         out = tmp_path / str(iters)
         assert run_in_process(tables, out, 2)[0] == 0
         row = points(out)[0]

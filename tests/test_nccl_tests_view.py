@@ -7,7 +7,16 @@ import pytest
 from commbench import __version__
 from commbench.ops import OPS
 from commbench.results.nccl_tests import (
-    PROGRAMS, Half, device_lines, footer_lines, half, header_lines, notes, number, one_line, row_line,
+    PROGRAMS,
+    Half,
+    device_lines,
+    footer_lines,
+    half,
+    header_lines,
+    notes,
+    number,
+    one_line,
+    row_line,
 )  # fmt: skip
 from commbench.results.records import Point, Sample
 

@@ -32,7 +32,9 @@ def test_the_usual_acceptance_call(tmp_path):
 
 
 def test_blocks_are_rounded_to_16_bytes_as_in_nccl_tests(tmp_path):
-    done, rows = _table("all_gather_perf", "-b", "8", "-e", "1000", "-f", "5", "-g", "3", "--backend", "mpi", "--out", tmp_path / "run")
+    done, rows = _table(
+        "all_gather_perf", "-b", "8", "-e", "1000", "-f", "5", "-g", "3", "--backend", "mpi", "--out", tmp_path / "run"
+    )
     assert done.returncode == 0, done.stderr
     assert [int(row[0]) for row in rows] == [0, 0, 192, 960]
     assert [int(row[1]) for row in rows] == [0, 0, 16, 80]
@@ -51,7 +53,9 @@ def test_a_missing_half_is_na_with_its_reason(tmp_path):
 def test_several_types_and_reductions(tmp_path):
     done, rows = _table("all_reduce", "-b", "4K", "-d", "float,half", "-o", "all", "-g", "2", "--out", tmp_path / "run")
     assert done.returncode == 0
-    assert [(row[2], row[3]) for row in rows] == [(d, r) for d in ("float", "half") for r in ("sum", "prod", "max", "min", "avg")]
+    assert [(row[2], row[3]) for row in rows] == [
+        (d, r) for d in ("float", "half") for r in ("sum", "prod", "max", "min", "avg")
+    ]
 
 
 def test_one_rank_says_that_busbw_does_not_apply(tmp_path):
@@ -60,8 +64,14 @@ def test_one_rank_says_that_busbw_does_not_apply(tmp_path):
 
 
 def test_json_beside_the_table(tmp_path):
-    done, rows = _table("broadcast", "-b", "4K", "-g", "2", "-r", "1", "-J", tmp_path / "out.json", "--out", tmp_path / "run")
+    done, rows = _table(
+        "broadcast", "-b", "4K", "-g", "2", "-r", "1", "-J", tmp_path / "out.json", "--out", tmp_path / "run"
+    )
     assert done.returncode == 0 and rows[0][4] == "1"
     points = json.loads((tmp_path / "out.json").read_text())["launches"][0]["points"]
     assert [point["over_ranks"] for point in points] == ["mean", "mean"]
-    assert all(point["samples_us"] == [sum(point["rank_median_us"]) / 2] or abs(point["samples_us"][0] - sum(point["rank_median_us"]) / 2) < 1e-3 for point in points)
+    assert all(
+        point["samples_us"] == [sum(point["rank_median_us"]) / 2]
+        or abs(point["samples_us"][0] - sum(point["rank_median_us"]) / 2) < 1e-3
+        for point in points
+    )

@@ -15,7 +15,9 @@ pytestmark = [
 
 def test_chromium_draws_every_figure(tmp_path):
     out = tmp_path / "run"
-    done = commbench("run", "all_reduce", "-n", 2, "--backend", "gloo,mpi", "--size", "8..64K", "--budget", "0.05", "--out", out)
+    done = commbench(
+        "run", "all_reduce", "-n", 2, "--backend", "gloo,mpi", "--size", "8..64K", "--budget", "0.05", "--out", out
+    )
     assert done.returncode == 0, done.stderr
     page = out / "report.html"
     assert str(page) in done.stdout

@@ -45,7 +45,9 @@ def test_no_rank_outlives_a_killed_supervisor(tmp_path):
 
     for backend in ("gloo", "mpi"):
         out = tmp_path / backend
-        process = start("run", "all_reduce", "-n", 2, "--size", "8..64M", "--backend", backend, "--no-report", "--out", out)
+        process = start(
+            "run", "all_reduce", "-n", 2, "--size", "8..64M", "--backend", backend, "--no-report", "--out", out
+        )
         pids = rank_pids(out).values()
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()

@@ -34,7 +34,9 @@ def _imports(path: Path):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from ([f"commbench.{name.name}" for name in node.names] if node.module == "commbench" else [node.module])
+            yield from (
+                [f"commbench.{name.name}" for name in node.names] if node.module == "commbench" else [node.module]
+            )
 
 
 @pytest.mark.parametrize("room, path", [pytest.param(*f, id=str(f[1].name)) for f in _files()])
@@ -44,12 +46,16 @@ def test_a_room_imports_only_from_below(room, path):
         if parts[0] == "commbench" and len(parts) > 1 and parts[1] in FLOORS:
             assert FLOORS[parts[1]] <= FLOORS[room], f"{path} imports {name}"
         elif room in RANK_ROOMS and parts[0] not in sys.stdlib_module_names and parts[0] != "commbench":
-            assert parts[0] in RANK_MAY_LOAD, f"{path} imports {name}, which thousands of ranks would read from one disk"
+            assert parts[0] in RANK_MAY_LOAD, (
+                f"{path} imports {name}, which thousands of ranks would read from one disk"
+            )
 
 
 @pytest.mark.parametrize("module, heavy", [("commbench.launch.mpi_rank", {"torch"}), ("commbench.launch.forks", set())])
 def test_a_rank_process_loads_only_torch_and_numpy(module, heavy):
     code = f"import sys, {module}; print(*sorted(m for m in sys.modules if '.' not in m))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), check=True
+    )
     loaded = set(done.stdout.split())
     assert not loaded & ({"pydantic", "pandas", "plotly", "rich", "scipy", "jinja2"} | heavy)

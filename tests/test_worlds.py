@@ -40,7 +40,9 @@ def _assert_right(rows):
 
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
-@pytest.mark.parametrize("ranks", [1, 3, pytest.param(5, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "ranks", [1, 3, pytest.param(5, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)]
+)
 def test_odd_worlds(tmp_path, ranks, backend):
     rows = _run(tmp_path, ranks, backend)
     _assert_right(rows)
@@ -64,7 +66,11 @@ def test_the_slowest_rank_and_the_sizes_stand_in_a_row(tmp_path):
     rows = _run(tmp_path, 3, "gloo", ["float32"], ops=["all_gather"])
     row = next(r for r in rows if r["params"]["requested_bytes"] == 12345 and not r["in_place"])
     count = 12345 // 4 // 3
-    assert row["count"] == count and row["send_bytes"] == 4 * count and row["recv_bytes"] == row["size_bytes"] == 12 * count
+    assert (
+        row["count"] == count
+        and row["send_bytes"] == 4 * count
+        and row["recv_bytes"] == row["size_bytes"] == 12 * count
+    )
     assert len(row["rank_median_us"]) == len(row["slowest_count"]) == 3
     assert sum(row["slowest_count"]) >= len(row["samples_us"]) == 2
     assert row["aligned"] is True and row["oversubscribed"] in (True, False)
@@ -72,7 +78,23 @@ def test_the_slowest_rank_and_the_sizes_stand_in_a_row(tmp_path):
 
 def test_groups_of_a_split_have_rows_of_their_own(tmp_path):
     out = tmp_path / "run"
-    done = commbench("run", "all_reduce", "-n", 4, "--split", "MOD 2", "--split", "0,3;1,2", "--size", "4K", "--iters", 3, "--out", out, "--no-report")
+    done = commbench(
+        "run",
+        "all_reduce",
+        "-n",
+        4,
+        "--split",
+        "MOD 2",
+        "--split",
+        "0,3;1,2",
+        "--size",
+        "4K",
+        "--iters",
+        3,
+        "--out",
+        out,
+        "--no-report",
+    )
     assert done.returncode == 0, done.stderr
     rows = points(out)
     assert {tuple(row["members"]) for row in rows} == {(0, 2), (1, 3), (0, 3), (1, 2)}

@@ -16,7 +16,10 @@ VERBS = {
     "doctor": "what this machine can run, and how to get what is missing",
 }
 
-EPILOG = """exit codes: 0 pass, 1 below the bar, 2 usage or configuration, 3 could not measure, 4 hang or lost rank, 5 wrong data"""
+EPILOG = (
+    "exit codes: 0 pass, 1 below the bar, 2 usage or configuration, 3 could not measure, "
+    "4 hang or lost rank, 5 wrong data"
+)
 
 
 class Parser(argparse.ArgumentParser):

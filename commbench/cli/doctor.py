@@ -40,7 +40,9 @@ def examine() -> dict:
         "memory_bytes": available_bytes(),
         "gpus": gpus,
         "backends": {"gloo": _gloo(torch_facts), "mpi": _mpi(), "nccl": _nccl(torch_facts, gpus)},
-        "launchers": {name: shutil.which(name) or shutil.which(name, path=beside) for name in ("srun", "torchrun", "mpirun")},
+        "launchers": {
+            name: shutil.which(name) or shutil.which(name, path=beside) for name in ("srun", "torchrun", "mpirun")
+        },
         "watch": _watch(),
     }
 
@@ -62,7 +64,10 @@ def _gloo(torch_facts) -> dict:
     if torch_facts is None:
         return {"ready": False, "missing": "torch is not installed: `pip install torch`"}
     if not torch_facts["gloo"]:
-        return {"ready": False, "missing": f"torch {torch_facts['version']} was built without Gloo: install the standard wheel"}
+        return {
+            "ready": False,
+            "missing": f"torch {torch_facts['version']} was built without Gloo: install the standard wheel",
+        }
     return {"ready": True, "library": f"torch {torch_facts['version']}"}
 
 
@@ -83,7 +88,9 @@ def _mpi() -> dict:
     from commbench.launch.mpirun import mpirun_command
 
     try:
-        command = mpirun_command(2, ["-c", "from mpi4py import MPI as m; print(m.COMM_WORLD.size, m.Get_library_version())"])
+        command = mpirun_command(
+            2, ["-c", "from mpi4py import MPI as m; print(m.COMM_WORLD.size, m.Get_library_version())"]
+        )
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     except MeasureError as error:
         return {"ready": False, "missing": str(error)}
@@ -91,10 +98,18 @@ def _mpi() -> dict:
         return {"ready": False, "missing": f"mpirun did not run: {error}"}
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it printed nothing"]
-        return {"ready": False, "mpirun": command[0], "python": sys.executable, "missing": f"two MPI ranks could not start: {last[0]}"}
+        return {
+            "ready": False,
+            "mpirun": command[0],
+            "python": sys.executable,
+            "missing": f"two MPI ranks could not start: {last[0]}",
+        }
     size, _, library = done.stdout.strip().splitlines()[0].partition(" ")
     if size != "2":
-        return {"ready": False, "missing": f"{command[0]} started 2 ranks, and each saw a world of {size}: it is not the mpirun of {library}"}
+        return {
+            "ready": False,
+            "missing": f"{command[0]} started 2 ranks, each saw a world of {size}: it is not the mpirun of {library}",
+        }
     return {"ready": True, "library": library.split(",")[0].strip(), "mpirun": command[0]}
 
 
@@ -109,15 +124,19 @@ def _watch() -> list[str]:
     try:
         address = socket.gethostbyname(host)
         if address.startswith("127."):
-            said.append(f"the host name {host} resolves to {address}: for runs on several nodes name the network with --iface")
+            said.append(
+                f"the host name {host} resolves to {address}: for runs on several nodes name the network with --iface"
+            )
     except OSError:
         said.append(f"the host name {host} does not resolve: for runs on several nodes name the network with --iface")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < 4096:
-        said.append(f"at most {files} open files (ulimit -n): Gloo needs a socket per rank, so raise it above the world size")
+        said.append(
+            f"at most {files} open files (ulimit -n): Gloo needs a socket per rank, so raise it above the world size"
+        )
     busy = os.getloadavg()[0]
     if busy > 0.5:
-        said.append(f"the machine is busy (load {busy:.1f}): rows say how many foreign cores, and their times are not the network's alone")
+        said.append(f"the machine is busy (load {busy:.1f}): rows say how much of the cores others took")
     for name in ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_TOPO_FILE"):
         if name in os.environ:
             said.append(f"{name}={os.environ[name]} is set in the environment and decides for NCCL")

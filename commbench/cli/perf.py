@@ -36,7 +36,10 @@ _FIXED = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--help", action="help", help="show this")
-    add("op", help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, alltoall, alltoallv, sendrecv")
+    add(
+        "op",
+        help="one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, alltoall(v), sendrecv",
+    )
     add("-t", "--nthreads", type=int, default=1, help="multiplied with -g: ranks to start here")
     add("-g", "--ngpus", type=int, help="ranks to start here (default: GPUs, else cores)")
     add("-b", "--minbytes", default="32M", help="smallest size")
@@ -46,7 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-n", "--iters", type=int, default=20, help="timed calls per size")
     add("-w", "--warmup_iters", type=int, default=1, help="calls before them")
     add("-o", "--op", dest="redop", default="sum", help="sum, prod, min, max, avg, all")
-    add("-d", "--datatype", default="float", help="float, double, half, bfloat16, int8, uint8, int32, int64, f8e4m3, f8e5m2, all")
+    add(
+        "-d",
+        "--datatype",
+        default="float",
+        help="float, double, half, bfloat16, int8, uint8, int32, int64, f8e4m3, f8e5m2, all",
+    )
     add("-r", "--root", default="0", help="root rank, or all")
     add("-z", "--blocking", default="0", help="taken as given: calls on a CPU always block")
     add("-c", "--check", type=int, default=1, help="checked calls per size")
@@ -127,7 +135,13 @@ def _tables(args, wanted, ranks: int) -> dict:
         "align": 16,
         "matrix": "equal",
     }
-    settings = {"iters": 1, "warmup": args.warmup_iters, "warmup_s": 10.0, "checks": args.check, "timeout_s": args.timeout or 60.0}
+    settings = {
+        "iters": 1,
+        "warmup": args.warmup_iters,
+        "warmup_s": 10.0,
+        "checks": args.check,
+        "timeout_s": args.timeout or 60.0,
+    }
     return {"name": f"perf-{wanted.op}", "settings": settings, "measure": [measure]}
 
 

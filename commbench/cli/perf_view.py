@@ -43,11 +43,16 @@ class PerfView:
         if len(waiting) == len(self._placements[row]):
             halves = nccl_tests.half(waiting.get(False)), nccl_tests.half(waiting.get(True))
             self._halves += halves
-            shown = next((s.point for s, h in zip((waiting.get(False), waiting.get(True)), halves, strict=True) if h), sample.point)
+            shown = next(
+                (s.point for s, h in zip((waiting.get(False), waiting.get(True)), halves, strict=True) if h),
+                sample.point,
+            )
             print(nccl_tests.row_line(shown, *halves), file=self._stream, flush=True)
             for in_place, placed in waiting.items():
                 if placed.reason:
-                    self.message(f"{'in' if in_place else 'out of'} place, {placed.point.size_bytes} B: {placed.reason}")
+                    self.message(
+                        f"{'in' if in_place else 'out of'} place, {placed.point.size_bytes} B: {placed.reason}"
+                    )
 
     def message(self, text: str) -> None:
         """A sentence as a comment line, once."""

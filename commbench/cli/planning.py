@@ -29,7 +29,7 @@ def default_ranks() -> int:
 
 
 def parse_sizes(text: str):
-    """"1M", "8,64K", "8..64M", "8..64M*4" or "1M..8M+1M" in the form that a suite file has."""
+    """ "1M", "8,64K", "8..64M", "8..64M*4" or "1M..8M+1M" in the form that a suite file has."""
     match = _SWEEP.fullmatch(text.strip())
     if match is None:
         return [part.strip() for part in text.split(",") if part.strip()]
@@ -60,7 +60,11 @@ def suite_tables(args) -> dict:
     given = {key: value for key, value in settings.items() if value is not None}
     if given:
         tables["settings"] = {**tables.get("settings", {}), **given}
-    axes = {key: _words(value) for key in ("dtype", "redop", "root", "timing", "batch", "window") if (value := getattr(args, key))}
+    axes = {
+        key: _words(value)
+        for key in ("dtype", "redop", "root", "timing", "batch", "window")
+        if (value := getattr(args, key))
+    }
     for key in {"root", "batch", "window"} & set(axes):
         axes[key] = [_number(key, word) for word in axes[key]]
     if args.size:
@@ -96,7 +100,9 @@ def world_here(wanted: int | None, node_of: list[int] | None) -> tuple[int, list
         ranks = wanted or default_ranks()
         return ranks, [0] * ranks, False
     if wanted is not None and wanted != len(node_of):
-        raise UsageError(f"expected {wanted} ranks, world size is {len(node_of)}: start as many tasks as were asked for")
+        raise UsageError(
+            f"expected {wanted} ranks, world size is {len(node_of)}: start as many tasks as were asked for"
+        )
     return len(node_of), node_of, True
 
 

@@ -19,7 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("suite", nargs="?", help="a shipped suite (quick, full), a TOML file, or one operation")
-    add("-n", "--ranks", type=int, help="ranks to start here (default: GPUs, else cores); under a launcher: ranks expected")
+    add(
+        "-n",
+        "--ranks",
+        type=int,
+        help="ranks to start here (default: GPUs, else cores); under a launcher: ranks expected",
+    )
     add("--backend", help="gloo, nccl, mpi, or several with commas")
     add("--size", help="sizes: 1M, a list 8,64K,1M, or a sweep 8..64M (times 2), 8..64M*4, 1M..8M+1M")
     for name, what in (
@@ -39,7 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", type=float, help="stop when the median's 95%% interval is within this share, default 0.02")
     add("--budget", type=float, metavar="S", help="seconds of samples per point at most")
     add("--checks", type=int, help="checked calls per point; 0 leaves the data unchecked")
-    add("--timeout", type=float, metavar="S", help="longest that start-up, one call or one phase of a point may take, default 60")
+    add(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="longest that start-up, one call or one phase of a point may take, default 60",
+    )
     add("--launches", type=int, help="repeat everything in this many fresh launches")
     add("--iface", help="network interface of Gloo and of NCCL's bootstrap, such as eth0")
     add("--out", help="folder of the run (default: runs/SUITE-DATE-TIME)")

@@ -17,7 +17,7 @@ def run_here(args) -> int:
 
 
 def set_interface(interface: str | None) -> None:
-    """Ranks inherit the interface that --iface names. Raises UsageError when this machine lacks it, or Gloo's own one."""
+    """Ranks inherit the interface that --iface names. Raises UsageError when this machine lacks it, or Gloo's own."""
     wanted = interface or os.environ.get("GLOO_SOCKET_IFNAME")
     if wanted is None:
         return
@@ -46,9 +46,7 @@ def prepare(args, node_of):
         fixed = {name for name, value in vars(args).items() if value not in (None, False)}
         extra = sorted(fixed - {"verb", "resume", "no_report", "iface"})
         if extra:
-            raise UsageError(
-                f"--resume goes on with the plan of {args.resume} as it is; leave out {', '.join(extra)}, or start a new run"
-            )
+            raise UsageError(f"--resume goes on with the plan of {args.resume} as it is; leave out {', '.join(extra)}")
         run_dir = Path(args.resume)
         return run_dir, Plan.load(run_dir / "plan.json")
     plan = plan_run(args, node_of)

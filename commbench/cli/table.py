@@ -99,12 +99,19 @@ def point_line(sample: Sample) -> str:
     if sample.samples_us:
         spread = "" if width == "-" else f" ±{width} %"
         checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
-        outcome = [f"{time} us{spread}", f"busbw {busbw} GB/s", checked, f"stop: {sample.stop_reason}", *disturbances(sample), *outcome]
+        outcome = [
+            f"{time} us{spread}",
+            f"busbw {busbw} GB/s",
+            checked,
+            f"stop: {sample.stop_reason}",
+            *disturbances(sample),
+            *outcome,
+        ]
     return one_line(f"{', '.join(filter(None, what))}: {', '.join(outcome)}")
 
 
 class LiveView:
-    """What a person sees while a run goes on: on a terminal a progress bar, and the table at the end; in a log a line each.
+    """What a person sees while a run goes on: on a terminal a bar and at the end the table; in a log a line each.
 
     The bar is drawn by the calls below and by no thread: ranks are forked from this process.
     """
@@ -124,7 +131,7 @@ class LiveView:
             self.message(note)
 
     def point(self, sample: Sample) -> None:
-        """A line for a finished point in a log; on a terminal the bar says it, and only what is not ok stays above it."""
+        """A line for a finished point in a log; on a terminal the bar says it, and only what failed stays above it."""
         self._done += 1
         self._samples.append(sample)
         if not self._bar or sample.status in ("wrong", "error"):
@@ -153,7 +160,14 @@ class LiveView:
 
 def _progress_bar(stream):
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.table import Column
 
     return Progress(

@@ -14,7 +14,9 @@ from commbench.launch.watch import kill_all
 class Forks:
     """Local ranks as children: watch's family."""
 
-    def __init__(self, spec: LaunchSpec, ranks: list[int], listener: socket.socket | None = None, first_device: int = 0):
+    def __init__(
+        self, spec: LaunchSpec, ranks: list[int], listener: socket.socket | None = None, first_device: int = 0
+    ):
         """Fork one child per world rank of `ranks`, on the devices from `first_device` on.
 
         The child that is rank 0 serves the store on `listener`.
@@ -46,7 +48,9 @@ class Forks:
             os.dup2(log, 2)
             os.environ.update(spec.environment)
             _limit_threads(spec)
-            code = rank_main(spec, rank, local_rank, listener.fileno() if listener else None, self._first_device + local_rank)
+            code = rank_main(
+                spec, rank, local_rank, listener.fileno() if listener else None, self._first_device + local_rank
+            )
             sys.stdout.flush()
             sys.stderr.flush()
         finally:

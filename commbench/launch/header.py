@@ -8,7 +8,8 @@ from commbench.measure import now
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA
 from commbench.world.environment import conf_files, differences, environment
-from commbench.world.inventory import gpus, node_inventory
+from commbench.world.inventory import node_inventory
+from commbench.world.nvml import gpus
 from commbench.world.topology import rank_place
 from commbench.world.versions import versions
 
@@ -20,7 +21,10 @@ def rank_facts(spec: LaunchSpec, rank: int, local_rank: int) -> dict:
         import torch
 
         if torch.cuda.device_count() == 1:
-            local_rank, device = 0, "cuda:0"  # Slurm may show each task one GPU only; the roll call finds two on the same
+            local_rank, device = (
+                0,
+                "cuda:0",
+            )  # Slurm may show each task one GPU only; the roll call finds two on the same
         torch.cuda.set_device(local_rank)  # before any communicator is made
     facts = {"rank": rank, **rank_place(local_rank, device)}
     interface = os.environ.get("GLOO_SOCKET_IFNAME" if spec.backend != "nccl" else "NCCL_SOCKET_IFNAME")

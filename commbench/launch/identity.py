@@ -37,7 +37,13 @@ def joined_world(environ=None) -> Joined | None:
     if "SLURM_PROCID" in env and _int(env, "SLURM_STEP_NUM_TASKS", "1") > 1:
         return _from_slurm(env)
     for launcher, rank, size, local_rank, local_size in (
-        ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        (
+            "mpirun",
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ),
         ("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ):
         if size in env and _int(env, size) > 1:
@@ -48,7 +54,9 @@ def joined_world(environ=None) -> Joined | None:
 def _int(env, name: str, default: str | None = None) -> int:
     value = env.get(name, default)
     if value is None:
-        raise UsageError(f"{name} is not set, though other variables say that a launcher started this process; set it, or unset them all")
+        raise UsageError(
+            f"{name} is not set, though other variables say that a launcher started this process; set it or unset them"
+        )
     try:
         return int(value)
     except ValueError:
@@ -68,7 +76,9 @@ def _from_torchrun(env) -> Joined | None:
         raise UsageError(f"RANK={rank} does not fit WORLD_SIZE={size}; ranks are 0 to {max(size - 1, 0)}")
     step_size = _int(env, "SLURM_STEP_NUM_TASKS", "1")
     if "TORCHELASTIC_RUN_ID" not in env and step_size > 1 and step_size != size:
-        raise UsageError(f"WORLD_SIZE={size}, but Slurm's step has SLURM_STEP_NUM_TASKS={step_size} tasks; unset one of them")
+        raise UsageError(
+            f"WORLD_SIZE={size}, but Slurm's step has SLURM_STEP_NUM_TASKS={step_size} tasks; unset one of them"
+        )
     if size == 1:
         return None
     launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in env else "environment"
@@ -117,7 +127,9 @@ def _from_mpi(env, launcher, rank, size, local_rank, local_size) -> Joined:
     # The name of the job differs between two mpiruns of one node, and is the same in all ranks of one.
     job = env.get("PMIX_NAMESPACE") or env.get("PMI_ID") or ""
     port = 20000 + sum(ord(c) * 31**i for i, c in enumerate(job)) % 10000
-    return Joined(launcher, _int(env, rank), everywhere, _int(env, local_rank, "0"), here, address, _port(env, port), source)
+    return Joined(
+        launcher, _int(env, rank), everywhere, _int(env, local_rank, "0"), here, address, _port(env, port), source
+    )
 
 
 def resolve(address: str, source: str) -> str:

@@ -42,12 +42,18 @@ def _connect(me: Joined, timeout_s: float):
     served = me.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:
         store = dist.TCPStore(
-            me.address, me.port, me.size, me.rank == 0 and not served, timedelta(seconds=timeout_s), wait_for_workers=False
+            me.address,
+            me.port,
+            me.size,
+            me.rank == 0 and not served,
+            timedelta(seconds=timeout_s),
+            wait_for_workers=False,
         )
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise HangError(
-            f"rank {me.rank} of {me.size} cannot reach rank 0 at {me.address}:{me.port} (from {me.source}) within {timeout_s:g} s: {first}"
+            f"rank {me.rank} of {me.size} cannot reach rank 0 at {me.address}:{me.port} (from {me.source}) "
+            f"within {timeout_s:g} s: {first}"
         ) from None
     return dist.PrefixStore("commbench", store)
 
@@ -74,7 +80,9 @@ def _collect_hosts(store, me: Joined, timeout_s: float) -> list[str]:
         store.wait(keys, timedelta(seconds=timeout_s))
     except RuntimeError:
         missing = [rank for rank in range(me.size) if not store.check([f"host/{rank}"])]
-        raise HangError(f"{len(missing)} of {me.size} tasks did not come within {timeout_s:g} s: missing rank(s) {missing[:16]}") from None
+        raise HangError(
+            f"{len(missing)} of {me.size} tasks did not come within {timeout_s:g} s: missing rank(s) {missing[:16]}"
+        ) from None
     return [store.get(key).decode() for key in keys]
 
 
@@ -144,7 +152,9 @@ class JoinedSite:
         with tempfile.TemporaryDirectory(prefix="commbench-") as scratch:
             spec = replace(spec, scratch=scratch, local_ranks=1)
             Progress(spec.progress, 1, create=True)
-            outcome = watch(Forks(spec, [self.me.rank], listener, self.me.local_rank), spec, [self.me.rank], self.host, poll)
+            outcome = watch(
+                Forks(spec, [self.me.rank], listener, self.me.local_rank), spec, [self.me.rank], self.host, poll
+            )
         try:
             if outcome.exit_code != PASS:
                 self.store.compare_set(key, "", json.dumps(asdict(outcome)))
@@ -161,7 +171,9 @@ class JoinedSite:
         except RuntimeError:
             silent = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
             hosts = {rank: self.store.get(f"host/{rank}").decode() for rank in silent[:16]}
-            missing = [{"rank": rank, "host": host, "why": "its supervisor does not answer"} for rank, host in hosts.items()]
+            missing = [
+                {"rank": rank, "host": host, "why": "its supervisor does not answer"} for rank, host in hosts.items()
+            ]
             told = ", ".join(f"rank {m['rank']} on {m['host']}" for m in missing)
             return Outcome(HANG, f"{own.reason or 'the launch did not end'}; no answer from {told}", missing, own.step)
         outcomes = [Outcome(**json.loads(self.store.get(key))) for key in keys]
@@ -173,4 +185,3 @@ class JoinedSite:
         """Let the other supervisors go, with the exit code of the run; the store stays until they have heard."""
         self.store.set(f"launch/{self._number}", json.dumps({"exit_code": code}))
         time.sleep(min(5.0, 0.5 + self.me.size / 1000))
-

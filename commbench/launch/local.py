@@ -25,7 +25,7 @@ class LocalSite:
         """Run one launch to its end."""
         ranks = list(range(spec.ranks))
         with tempfile.TemporaryDirectory(prefix="commbench-") as scratch:
-            # Ranks of one machine meet on its loopback, whatever the host name resolves to; the user's word comes first.
+            # Ranks of one machine meet on its loopback, whatever its name resolves to; the user's word comes first.
             loopback = {} if "GLOO_SOCKET_IFNAME" in os.environ else {"GLOO_SOCKET_IFNAME": "lo"}
             spec = replace(spec, scratch=scratch, local_ranks=spec.ranks, environment={**loopback, **spec.environment})
             Progress(spec.progress, spec.ranks, create=True)

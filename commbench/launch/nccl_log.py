@@ -9,7 +9,9 @@ Send, receive and alltoall print none.
 
 import re
 
-_TUNING = re.compile(r"\b([A-Za-z]+): +(\d+) Bytes -> Algo (\w+) proto (\w+)(?: (?:channel\S*?=\{(\d+)\.\.(\d+)\}|time [\d.]+))?")
+_TUNING = re.compile(
+    r"\b([A-Za-z]+): +(\d+) Bytes -> Algo (\w+) proto (\w+)(?: (?:channel\S*?=\{(\d+)\.\.(\d+)\}|time [\d.]+))?"
+)
 _OPS = {
     "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
     "Broadcast": "broadcast", "Reduce": "reduce",
@@ -59,7 +61,9 @@ def library_facts(text: str) -> dict:
         facts["gpudirect"] = True
     elif "GPU Direct RDMA Disabled" in text or "NET/Socket" in text:
         facts["gpudirect"] = False
-    channels = re.search(r"\b(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels", text)
+    channels = re.search(
+        r"\b(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels", text
+    )
     if channels:
         facts["channels"] = {
             "collective": int(channels[1]), "collnet": int(channels[2] or 0),

@@ -21,7 +21,9 @@ def expand_nodelist(text: str) -> list[str]:
 
 
 def _malformed(text: str, why: str) -> UsageError:
-    return UsageError(f"node list {text!r} is malformed: {why}; set MASTER_ADDR to the first host by hand, or correct SLURM_JOB_NODELIST")
+    return UsageError(
+        f"node list {text!r} is malformed: {why}; set MASTER_ADDR to the first host, or correct SLURM_JOB_NODELIST"
+    )
 
 
 def _split_outside_brackets(text: str, whole: str) -> list[str]:

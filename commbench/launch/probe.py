@@ -41,7 +41,9 @@ def _probe_open_mpi(ranks: int) -> dict:
 
 def _probe_nccl(plan: Plan, ranks: int, site) -> dict:
     steps = tuple(
-        s for s in plan.steps if (s[0].backend, s[0].world_size) == ("nccl", ranks) and s[0].op in _VISIBLE and s[0].status == "ok"
+        s
+        for s in plan.steps
+        if (s[0].backend, s[0].world_size) == ("nccl", ranks) and s[0].op in _VISIBLE and s[0].status == "ok"
     )
     if not steps:
         return {}

@@ -40,7 +40,7 @@ def _form_mpi(spec: LaunchSpec, facts: dict):
     if world.size != spec.ranks:
         raise MeasureError(
             f"expected {spec.ranks} ranks, but MPI's world has {world.size}: the launcher and the MPI library that "
-            f"mpi4py loads ({world.library()}) are of different makes, or the launcher was started without MPI support; "
+            f"mpi4py loads ({world.library()}) are of different makes, or the launcher has no MPI support; "
             "start with the mpirun of that library, or under Slurm with srun --mpi=pmix"
         )
     everyone = world.gather(facts)
@@ -70,7 +70,8 @@ def _collect(store, spec: LaunchSpec) -> tuple[list[dict], str]:
     except RuntimeError:
         missing = [r for r in range(spec.ranks) if not store.check([f"rank/{r}"])]
         return [], (
-            f"{len(missing)} of {spec.ranks} ranks did not come to {spec.address}:{spec.port} within {spec.timeout_s:g} s: "
+            f"{len(missing)} of {spec.ranks} ranks did not come to {spec.address}:{spec.port} "
+            f"within {spec.timeout_s:g} s: "
             f"missing rank(s) {_short(missing)}"
         )
     everyone = [json.loads(store.get(f"rank/{r}")) for r in range(spec.ranks)]

@@ -1,4 +1,4 @@
-"""A whole run from its plan: launch after launch, each ended by an end record; what is finished is not measured again."""
+"""A whole run from its plan: launch after launch, each with an end record; nothing finished is measured again."""
 
 import fcntl
 from dataclasses import replace
@@ -28,7 +28,9 @@ def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(f"{run_dir} is being measured by another process; wait for it or use another --out") from None
+            raise UsageError(
+                f"{run_dir} is being measured by another process; wait for it or use another --out"
+            ) from None
         for repetition, world in product(range(1, plan.launches + 1), plan.worlds()):
             if _until_done(plan, run_dir, site, view, world, repetition) == HANG:
                 break  # what hung once hangs again; the rows so far stand
@@ -82,7 +84,8 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
 
 def _label(points) -> str:
     point = points[0]
-    return f"{point.op} over {point.backend}, {format_size(point.params.get('requested_bytes', 0))}, {point.dtype}, group {point.group}"
+    size = format_size(point.params.get("requested_bytes", 0))
+    return f"{point.op} over {point.backend}, {size}, {point.dtype}, group {point.group}"
 
 
 def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:

@@ -30,8 +30,8 @@ def watch(family, spec: LaunchSpec, ranks: list[int], host: str, tick) -> Outcom
     """Watch until all ranks have ended, one has died, or one has made no progress for spec.timeout_s.
 
     family.poll() returns {local rank: exit status} of those that have ended (negative: killed by that signal);
-    family.kill() ends the rest. `ranks` are the world ranks of the local ranks. `tick()` is called about 20 times a second and may return an
-    Outcome of another supervisor, which ends this one too. Afterwards no local rank is alive.
+    family.kill() ends the rest. `ranks` are the world ranks of the local ranks. `tick()` is called about 20 times a
+    second and may return an Outcome of another supervisor, which ends this one too. Afterwards no local rank is alive.
     """
     progress = Progress(spec.progress, spec.local_ranks)
     began_ns = time.monotonic_ns()
@@ -76,12 +76,17 @@ def _after_death(family, spec, ranks, host, progress) -> Outcome:
     killed = {r: -code for r, code in ended.items() if code < 0}
     if killed:
         missing = [
-            {"rank": ranks[r], "host": host, "why": f"killed by {signal.Signals(number).name}"} for r, number in killed.items()
+            {"rank": ranks[r], "host": host, "why": f"killed by {signal.Signals(number).name}"}
+            for r, number in killed.items()
         ]
         return Outcome(HANG, "lost " + tell(missing), missing, step)
     told = [(ranks[r], said) for r in sorted(ended) if (said := error_of(spec, r))]
     code = max((c for c in ended.values() if c != PASS), default=UNMEASURED)
-    reason = told[0][1] if told else f"rank {ranks[min(ended)]} ended with exit code {code}: {last_lines(spec.log(min(ended)))}"
+    reason = (
+        told[0][1]
+        if told
+        else f"rank {ranks[min(ended)]} ended with exit code {code}: {last_lines(spec.log(min(ended)))}"
+    )
     if told and step is not None:
         reason = f"rank {told[0][0]}: {reason}"
     return Outcome(code if code == USAGE else UNMEASURED, reason, [], step)

@@ -28,7 +28,9 @@ def refusal(backend: str, op: str, dtype: str, redop: str, in_place: bool, world
 
 def _gloo(op, dtype, redop, reduces):
     if dtype in _FP8 and op not in _POINT_TO_POINT and op != "barrier":
-        return f"{dtype} is not supported by Gloo's collectives (torch: Invalid scalar type); uint8 moves the same bytes"
+        return (
+            f"{dtype} is not supported by Gloo's collectives (torch: Invalid scalar type); uint8 moves the same bytes"
+        )
     if redop == "avg" and not DTYPES[dtype].is_float:
         return f"Gloo cannot average {dtype}: torch divides into a float"
     return None

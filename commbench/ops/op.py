@@ -28,7 +28,7 @@ class Call:
 
 
 def call_of(point) -> Call:
-    """The call that a point (results/records.py) stands for: ranks counted within its group, elements in place of bytes."""
+    """The call that a point (results/records.py) stands for: ranks within its group, elements in place of bytes."""
     return Call(
         world_size=len(point.members),
         count=point.count,

@@ -3,7 +3,7 @@
 The pattern repeats after PERIOD elements. PERIOD is prime, so two chunks of equal length never hold the same run of
 values (a swapped chunk shows), and filling or checking gigabytes costs one short computation and a pass of copies.
 A reduction must be exact in any order: the total of a position stays within the integers the dtype holds exactly.
-With many ranks only a window of them is non-neutral at one position, and the window wanders, so each rank is still seen.
+With many ranks only a window of them is non-neutral at one position; the window wanders, so each rank is still seen.
 """
 
 from dataclasses import dataclass
@@ -100,7 +100,9 @@ class Pattern:
         """The relative error allowed. Zero but for avg, which some libraries take as a product with a rounded 1/n."""
         if self.redop != "avg" or not self.dtype.is_float or self.world_size & (self.world_size - 1) == 0:
             return 0.0
-        return {8: 2.0**-50, 4: 2.0**-21, 2: 2.0**-7 if self.dtype.name == "bfloat16" else 2.0**-9, 1: 0.25}[self.dtype.itemsize]
+        return {8: 2.0**-50, 4: 2.0**-21, 2: 2.0**-7 if self.dtype.name == "bfloat16" else 2.0**-9, 1: 0.25}[
+            self.dtype.itemsize
+        ]
 
     def values(self, segment: Segment) -> np.ndarray:
         """One period (or less) of what `segment` must hold."""

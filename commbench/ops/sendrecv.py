@@ -1,4 +1,4 @@
-"""sendrecv: a ring shift; each rank sends to the next one and receives from the one before. One direction is counted."""
+"""sendrecv: a ring shift; each rank sends to the next and receives from the one before. One direction is counted."""
 
 from commbench.ops.op import Op
 from commbench.ops.pattern import Segment

@@ -10,7 +10,14 @@ import numpy as np
 from commbench.errors import UsageError
 from commbench.results.metrics import algbw_GBps, busbw_GBps, busbw_interval_GBps, interval_us, time_us
 from commbench.results.nccl_tests import (
-    PROGRAMS, device_lines, footer_lines, half, header_lines, notes, one_line, row_line,
+    PROGRAMS,
+    device_lines,
+    footer_lines,
+    half,
+    header_lines,
+    notes,
+    one_line,
+    row_line,
 )  # fmt: skip
 from commbench.results.records import SCHEMA, Point, Sample
 from commbench.results.store import Launch, Run

@@ -50,8 +50,12 @@ def busbw_interval_GBps(sample: Sample) -> tuple[float, float] | None:
 
 
 def copies_input(point: Point) -> bool:
-    """True where an out-of-place time holds a copy from send to receive buffer, since the library works in place only."""
-    in_place_only = {"mpi": {"broadcast"}, "nccl": {"reduce", "broadcast"}, "gloo": {"all_reduce", "reduce", "broadcast"}}
+    """True where an out-of-place time holds a copy from send to receive buffer: the library works in place only."""
+    in_place_only = {
+        "mpi": {"broadcast"},
+        "nccl": {"reduce", "broadcast"},
+        "gloo": {"all_reduce", "reduce", "broadcast"},
+    }
     return not point.in_place and point.op in in_place_only.get(point.backend, ())
 
 

@@ -63,7 +63,9 @@ class Plan:
         try:
             data = json.loads(path.read_text())
         except FileNotFoundError:
-            raise UsageError(f"{path.parent} is no run: it has no plan.json; a run is the folder that `commbench run` printed") from None
+            raise UsageError(
+                f"{path.parent} is no run: it has no plan.json; a run is the folder that `commbench run` printed"
+            ) from None
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{path} cannot be read as JSON: {error}") from None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:

@@ -67,8 +67,9 @@ class Sample:
 
     samples_us: per sample the maximum over ranks (or what `over_ranks` says). rank_median_us: each rank's own median.
     slowest_count: in how many samples a rank was the slowest. skew_us: median of (maximum - minimum over ranks of the
-    own duration), None where the operation does not synchronise. foreign_cores: how many cores' worth of work other programs (and the
-    hypervisor) did on the busiest node meanwhile, None where the time was too short to tell. wrong: elements that differed, None if unchecked.
+    own duration), None where the operation does not synchronise. foreign_cores: how many cores' worth of work other
+    programs (and the hypervisor) did on the busiest node meanwhile, None where the time was too short to tell.
+    wrong: elements that differed, None if unchecked.
     """
 
     point: Point

@@ -38,7 +38,7 @@ class Run:
         return list(latest.values())
 
     def finished(self, launch: int) -> set[str]:
-        """Ids of points that need not be measured again in repetition `launch`: all but those that ended in an error."""
+        """Ids of points that need not be measured again in repetition `launch`: all but those in error."""
         return {s.point.id for s in self.samples() if s.launch == launch and s.status != "error"}
 
 
@@ -73,7 +73,9 @@ def _load_launch(path: Path) -> Launch:
 def is_running(path: Path) -> bool:
     """True while a supervisor holds the lock of the run (the kernel releases it when the process dies)."""
     try:
-        with open(path / "lock") as file:  # read only, and a shared lock: others may look at a run that they cannot change
+        with open(
+            path / "lock"
+        ) as file:  # read only, and a shared lock: others may look at a run that they cannot change
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -83,7 +85,7 @@ def is_running(path: Path) -> bool:
 
 
 def exit_code(run: Run) -> tuple[int, str]:
-    """(the exit code of the run, why). Still running: 3. Incomplete, and the last launch has no end record: it was killed, 4."""
+    """(the exit code of the run, why). Still running: 3. Incomplete without an end record: killed, 4."""
     if is_running(run.path):
         return UNMEASURED, "still running"
     if not run.launches:

@@ -49,7 +49,7 @@ def check(matrix, n: int, name: str) -> None:
 
 def scaled(weights, elements: int) -> tuple[tuple[int, ...], ...]:
     """`weights` as whole elements, so that the most one rank sends or receives is at most `elements`."""
-    # In whole numbers, which lose nothing: three shares of 0.1 are equal thirds. A float's denominator is a power of two.
+    # In whole numbers, which lose nothing: three shares of 0.1 are thirds. A float's denominator is a power of 2.
     ratios = [[cell.as_integer_ratio() for cell in row] for row in weights]
     unit = max(denominator for row in ratios for _, denominator in row)
     shares = [[numerator * (unit // denominator) for numerator, denominator in row] for row in ratios]

@@ -17,7 +17,9 @@ from commbench.world.dtypes import DTYPES
 _MPI_COUNT = 2**31 - 1
 
 
-def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], joined: bool = False) -> tuple[tuple[Point, ...], ...]:
+def expand(
+    suite: Suite, ranks: int, backends: list[str], node_of: list[int], joined: bool = False
+) -> tuple[tuple[Point, ...], ...]:
     """The steps of `suite`; equal points appear once. `ranks` is the world size where a measure names none of its own,
     and rank r lives on node node_of[r] (all on the last one beyond its end).
 
@@ -41,7 +43,9 @@ def expand(suite: Suite, ranks: int, backends: list[str], node_of: list[int], jo
                     seen.add(ids)
                     steps.append(step)
     if not steps:
-        raise UsageError(f"nothing would be measured: no [[measure]] of the suite is for backend {' or '.join(backends)}")
+        raise UsageError(
+            f"nothing would be measured: no [[measure]] of the suite is for backend {' or '.join(backends)}"
+        )
     return tuple(steps)
 
 
@@ -124,7 +128,9 @@ def _sized(point: Point, label: str, members, size: int, window: int, measure: M
         reason = f"root {point.root} is not in the group, which has ranks 0 to {n - 1}"
     call = call_of(point)
     if reason is None and point.backend == "mpi" and _elements_of_one_call(op, call) > _MPI_COUNT:
-        reason = f"one MPI call takes at most {_MPI_COUNT} elements (its counts are C ints); a wider dtype moves more bytes"
+        reason = (
+            f"one MPI call takes at most {_MPI_COUNT} elements (its counts are C ints); a wider dtype moves more bytes"
+        )
     if reason is not None:
         return replace(point, status="skip", reason=reason)
     return replace(

@@ -42,7 +42,9 @@ def _spelled_out(text: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
     except ValueError:
         groups = []
     if not groups:
-        raise UsageError(f'split {text!r} is not understood; write "all", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"')
+        raise UsageError(
+            f'split {text!r} is not understood; write "all", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
+        )
     named = [rank for members in groups for rank in members]
     outside = sorted({rank for rank in named if not 0 <= rank < ranks})
     if outside:

@@ -50,7 +50,7 @@ def _held(point) -> tuple[int, int]:
 
 
 def available_bytes(procfs: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes of host memory that can be had: MemAvailable, or what the cgroup leaves when that is less; None if unknown."""
+    """Bytes of host memory that can be had: MemAvailable, or less if the cgroup leaves less; None if unknown."""
     candidates = []
     try:
         for line in (procfs / "meminfo").read_text().splitlines():
@@ -58,7 +58,10 @@ def available_bytes(procfs: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/c
                 candidates.append(int(line.split()[1]) * 1024)
     except (OSError, ValueError):
         pass
-    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         try:
             candidates.append(int((cgroup / limit).read_text()) - int((cgroup / used).read_text()))
         except (OSError, ValueError):  # "max": no limit

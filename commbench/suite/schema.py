@@ -18,7 +18,9 @@ _MOST_SIZES = 10_000  # a step of 8 up to 1G would be 134 million points
 
 def _listed(value):
     if value == []:
-        raise ValueError("the list is empty, so nothing would be measured; name at least one value, or leave the key out")
+        raise ValueError(
+            "the list is empty, so nothing would be measured; name at least one value, or leave the key out"
+        )
     return value if isinstance(value, list) else [value]
 
 
@@ -44,7 +46,9 @@ def _dtype(value):
 
 def _algorithm(value):
     if value != "library":
-        raise ValueError(f"algorithm {value!r} cannot be run by this version; it runs \"library\", the library's own choice")
+        raise ValueError(
+            f'algorithm {value!r} cannot be run by this version; it runs "library", the library\'s own choice'
+        )
     return value
 
 
@@ -147,7 +151,8 @@ def read_suite(name: str) -> dict:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError):
         raise UsageError(
-            f"there is no suite, suite file or operation {name!r}; suites: {', '.join(shipped_suites())}; operations: {', '.join(OPS)}"
+            f"there is no suite, suite file or operation {name!r}; suites: {', '.join(shipped_suites())}; "
+            f"operations: {', '.join(OPS)}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"suite file {path} cannot be read: {error}") from None
@@ -164,6 +169,10 @@ def check_suite(tables: dict, source: str) -> Suite:
         for item in error.errors():
             where = ".".join(str(part) for part in item["loc"]) or "the file"
             message = item["msg"].removeprefix("Value error, ")
-            found = f" (found {item['input']!r})" if item["type"] not in ("value_error", "missing", "extra_forbidden") else ""
+            found = (
+                f" (found {item['input']!r})"
+                if item["type"] not in ("value_error", "missing", "extra_forbidden")
+                else ""
+            )
             lines.append(f"  {where}: {message}{found}")
         raise UsageError(f"{source} has {len(lines)} error{'s' * (len(lines) > 1)}:\n" + "\n".join(lines)) from None

@@ -45,7 +45,7 @@ ALIASES = {
 
 
 def _fp8_values(exponent_bits: int) -> np.ndarray:
-    """The value of each of the 256 codes of an 8-bit float (OCP 8-bit floating point, section 5); NaN and inf as NaN."""
+    """The value of each of the 256 codes of an 8-bit float (OCP OFP8, section 5); NaN and inf as NaN."""
     mantissa_bits = 7 - exponent_bits
     bias = 2 ** (exponent_bits - 1) - 1
     code = np.arange(256)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 PHASES = (
-    "starting", "forming the world", "filling of buffers", "warm-up", "timed calls", "data check", "exchange of results", "done",
+    "starting", "forming the world", "filling of buffers", "warm-up", "timed calls",
+    "data check", "exchange of results", "done",
 )  # fmt: skip
 STARTING, FORMING, FILL, WARMUP, TIMED, CHECK, EXCHANGE, DONE = range(len(PHASES))
 _FIELDS = ("pid", "step", "phase", "calls", "stamp_ns", "allowance_ms")

@@ -53,7 +53,7 @@ class World(ABC):
         rows = self._gather(padded)
         return None if rows is None else [json.loads(row.tobytes()) for row in rows]
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027
         """The host waits for what is enqueued on the device; on a CPU nothing ever is."""
 
     @abstractmethod

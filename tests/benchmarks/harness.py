@@ -55,12 +55,21 @@ def bare_mpi(world, send, recv):
 
 def compare(world, size: int) -> list[float]:
     """Ratios harness / bare of PAIRS pairs, in-place all_reduce of float32."""
-    from commbench.measure import Buffers, Prepared
+    from commbench.ops.prepared import Buffers, Prepared
     from commbench.results.records import Point
     from commbench.timing import stopwatch
 
     members = tuple(range(world.size))
-    point = Point("all_reduce", world.backend, size, members=members, ranks=world.size, count=size // 4, redop="max", in_place=True)
+    point = Point(
+        "all_reduce",
+        world.backend,
+        size,
+        members=members,
+        ranks=world.size,
+        count=size // 4,
+        redop="max",
+        in_place=True,
+    )
     prepared = Prepared(world, world.split([list(members)]), point, Buffers(world))
     prepared.refill()
     view = world.view(prepared.buffer["recv"], "float32", 0, size // 4)
@@ -85,7 +94,10 @@ def report(backend: str, size: int, ratios: list[float]) -> None:
 
     low, high = median_interval(ratios)
     verdict = "pass" if high < BAR else "fail" if low > BAR else "not determined"
-    print(f"{verdict}: {backend} {size} B, harness / bare {statistics.median(ratios):.4f} [{low:.4f}, {high:.4f}]", flush=True)
+    print(
+        f"{verdict}: {backend} {size} B, harness / bare {statistics.median(ratios):.4f} [{low:.4f}, {high:.4f}]",
+        flush=True,
+    )
 
 
 def rank_mpi() -> None:
@@ -118,7 +130,9 @@ def gloo() -> None:
             if pid == 0:
                 try:
                     serve = {"master_listen_fd": listener.fileno()} if rank == 0 else {}
-                    store = dist.TCPStore(*listener.getsockname(), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False, **serve)
+                    store = dist.TCPStore(
+                        *listener.getsockname(), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False, **serve
+                    )
                     world = TorchWorld("gloo", rank, 2, store, 60)
                     for size in SIZES:
                         ratios = compare(world, size)

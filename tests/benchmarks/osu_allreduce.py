@@ -18,7 +18,7 @@ LAUNCHES, CALLS, WARMUP = 20, 1000, 500
 
 def rank() -> None:
     """One rank of our side."""
-    from commbench.measure import Buffers, Prepared
+    from commbench.ops.prepared import Buffers, Prepared
     from commbench.results.records import Point
     from commbench.timing import stopwatch
     from commbench.world.mpi_world import MpiWorld
@@ -32,7 +32,11 @@ def rank() -> None:
     binding = world.binding_us()
     rows = world.gather([mean, binding])
     if rows:
-        print(json.dumps({"mean_us": statistics.mean(r[0] for r in rows), "binding_us": statistics.mean(r[1] for r in rows)}))
+        print(
+            json.dumps(
+                {"mean_us": statistics.mean(r[0] for r in rows), "binding_us": statistics.mean(r[1] for r in rows)}
+            )
+        )
     world.close()
 
 
@@ -71,7 +75,10 @@ def main() -> None:
         theirs = osu(programs[0])
         mine = mine or ours()
         pairs.append((mine["mean_us"], theirs, mine["binding_us"]))
-        print(f"launch {launch + 1}: ours {pairs[-1][0]:.2f} us, OSU {theirs:.2f} us, binding {pairs[-1][2]:.2f} us", flush=True)
+        print(
+            f"launch {launch + 1}: ours {pairs[-1][0]:.2f} us, OSU {theirs:.2f} us, binding {pairs[-1][2]:.2f} us",
+            flush=True,
+        )
     own, theirs, binding = (statistics.median(column) for column in zip(*pairs, strict=True))
     allowed = theirs + binding + 0.5
     print(f"median of {LAUNCHES} launches: ours {own:.2f} us, OSU {theirs:.2f} us, binding {binding:.2f} us")

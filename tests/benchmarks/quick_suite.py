@@ -18,13 +18,21 @@ def timed(*arguments) -> tuple[float, subprocess.CompletedProcess]:
 def main() -> None:
     for arguments in (["--help"], ["run", "--help"]):
         took = sorted(timed(*arguments)[0] for _ in range(7))[3]
-        print(f"{'pass' if took < 0.3 else 'fail'}: commbench {' '.join(arguments)} {took:.3f} s (median of 7, bar 0.3 s)")
+        print(
+            f"{'pass' if took < 0.3 else 'fail'}: commbench {' '.join(arguments)} {took:.3f} s (median of 7, bar 0.3 s)"
+        )
     with tempfile.TemporaryDirectory() as folder:
         took, done = timed("run", "quick", "--out", str(Path(folder) / "quick"))
         good = took < 60 and done.returncode == 0
-        print(f"{'pass' if good else 'fail'}: quick suite and report {took:.1f} s, exit code {done.returncode} (bar 60 s)")
-        took, done = timed("run", "all_reduce", "-n", "64", "--size", "8,4K,256K", "--budget", "0.5", "--out", str(Path(folder) / "64"))
-        print(f"{'pass' if done.returncode == 0 else 'fail'}: a sweep on 64 Gloo ranks {took:.1f} s, exit code {done.returncode}")
+        print(
+            f"{'pass' if good else 'fail'}: quick suite and report {took:.1f} s, exit code {done.returncode} (bar 60 s)"
+        )
+        took, done = timed(
+            "run", "all_reduce", "-n", "64", "--size", "8,4K,256K", "--budget", "0.5", "--out", str(Path(folder) / "64")
+        )
+        print(
+            f"{'pass' if done.returncode == 0 else 'fail'}: a sweep on 64 Gloo ranks {took:.1f} s, exit code {done.returncode}"
+        )
 
 
 if __name__ == "__main__":

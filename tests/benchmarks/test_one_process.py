@@ -47,12 +47,17 @@ def test_expand_full_for_64_ranks(benchmark):
 
 @pytest.fixture
 def stored(tmp_path):
-    points = [Point("all_reduce", "gloo", 8 * i, members=(0, 1), ranks=2, params={"requested_bytes": 8 * i}) for i in range(1, 1001)]
+    points = [
+        Point("all_reduce", "gloo", 8 * i, members=(0, 1), ranks=2, params={"requested_bytes": 8 * i})
+        for i in range(1, 1001)
+    ]
     Plan("t", tuple((p,) for p in points), Settings()).save(tmp_path / "plan.json")
     journal = Journal(tmp_path / "launch-001.jsonl")
     draw = random.Random(2)
     for point in points:
-        journal.write(Sample(point, 1, "", samples_us=tuple(draw.uniform(10, 20) for _ in range(100)), wrong=0).to_json())
+        journal.write(
+            Sample(point, 1, "", samples_us=tuple(draw.uniform(10, 20) for _ in range(100)), wrong=0).to_json()
+        )
     journal.close()
     return tmp_path
 
