@@ -36,6 +36,6 @@ class HangError(CommbenchError):
 
 
 def worst(codes) -> int:
-    """The exit code that stands for all of `codes`; PASS when there are none."""
-    codes = set(codes)
+    """The exit code that stands for all of `codes`; PASS when there are none. Codes not ours are UNMEASURED."""
+    codes = {code if code in _PRECEDENCE else UNMEASURED for code in codes}
     return next((code for code in _PRECEDENCE if code in codes), PASS)

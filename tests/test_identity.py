@@ -302,3 +302,23 @@ def test_an_address_that_does_not_resolve_names_its_variable_within_seconds(addr
     assert time.monotonic() - begin < 10
     told = str(caught.value)
     assert repr(address) in told and "from SLURM_STEP_NODELIST" in told and "set MASTER_ADDR" in told
+
+
+def test_ranks_of_mpirun_inside_a_job_are_mpiruns_on_every_node():
+    """mpirun's daemons on the other nodes are tasks of an srun, and hand their variables down to the ranks."""
+    daemons = {
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NODELIST": "node[2-3]",
+        "SLURM_STEP_ID": "0",
+    }
+    assert joined_world(OPEN_MPI | daemons) == joined_world(OPEN_MPI)
+
+
+def test_a_rank_that_slurm_contradicts_is_refused():
+    told = refused({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "localhost"} | SRUN)
+    assert "RANK=0" in told and f"SLURM_PROCID={SRUN['SLURM_PROCID']}" in told
+
+
+def test_mpich_that_does_not_say_where_its_ranks_are_needs_an_address():
+    assert "MASTER_ADDR" in refused(without(without(MPICH, "MPI_LOCALNRANKS"), "MPI_LOCALRANKID"))

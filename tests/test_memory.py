@@ -134,7 +134,21 @@ def v1(limit, used):
     ],
 )  # fmt: skip
 def test_available_memory(tmp_path, procfs, cgroup, available):
-    assert available_bytes(write(tmp_path / "proc", procfs), write(tmp_path / "cgroup", cgroup)) == available
+    version_1 = any(name.startswith("memory/") for name in cgroup)
+    own = {"self/cgroup": "4:memory:/\n" if version_1 else "0::/\n"}
+    write(tmp_path / "sys/fs/cgroup", cgroup)
+    assert available_bytes(tmp_path / "sys", write(tmp_path / "proc", procfs | own)) == available
+
+
+def test_the_cgroup_of_a_job_binds_and_its_file_cache_is_free(tmp_path):
+    write(tmp_path / "proc", {"meminfo": MEMINFO, "self/cgroup": "0::/slurm/job_7/step_0\n"})
+    job = {
+        "memory.max": f"{4 * GIB}\n",
+        "memory.current": f"{3 * GIB}\n",
+        "memory.stat": f"anon 5\ninactive_file {GIB}\n",
+    }
+    write(tmp_path / "sys/fs/cgroup/slurm/job_7", job)
+    assert available_bytes(tmp_path / "sys", tmp_path / "proc") == 2 * GIB
 
 
 def test_this_machine_has_some_memory():

@@ -33,15 +33,13 @@ def main(args) -> int:
     if args.json:
         print(json.dumps(told))
         return code
-    print(
-        f"{told['suite']} in {told['run']}: {'running' if told['running'] else 'not running'}, {told['launches']} launch(es)"
-    )
+    state = "running" if told["running"] else "not running"
+    print(f"{told['suite']} in {told['run']}: {state}, {told['launches']} launch(es)")
     print(", ".join(f"{told[key]} {key}" for key in ("ok", "skip", "wrong", "error", "left")) + f" of {wanted} points")
     for sample in samples:
         if sample.status in ("wrong", "error"):
-            print(
-                f"{sample.status}: {sample.point.op} {sample.point.backend} {sample.point.size_bytes} B: {sample.reason}"
-            )
+            point = sample.point
+            print(f"{sample.status}: {point.op} {point.backend} {point.size_bytes} B: {sample.reason}")
     for missing in told["missing"]:
         print(f"lost: rank {missing['rank']} on {missing['host']} ({missing['why']})")
     print(f"exit code {code}" + (f": {reason}" if reason else ""))

@@ -28,26 +28,20 @@ class Joined:
 def joined_world(environ=None) -> Joined | None:
     """The world this process was started into; None when no launcher did, or for a lone task.
 
-    A set RANK and WORLD_SIZE come first (torchrun, and containers that translate Slurm's), then Slurm's step, then MPI.
+    A set RANK and WORLD_SIZE come first (torchrun, and containers that translate Slurm's), then Open MPI's
+    mpirun, Slurm's step, MPICH's mpiexec.
     Raises UsageError naming the variable when it is missing, no number, or contradicts another.
     """
     env = os.environ if environ is None else environ
     if "RANK" in env or "WORLD_SIZE" in env:
         return _from_torchrun(env)
+    # mpirun inside a job starts its daemons by srun, and its ranks inherit their SLURM_PROCID: Open MPI goes first.
+    if "OMPI_COMM_WORLD_SIZE" in env:
+        return _from_mpi(env, "mpirun", "OMPI_COMM_WORLD", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
     if "SLURM_PROCID" in env and _int(env, "SLURM_STEP_NUM_TASKS", "1") > 1:
         return _from_slurm(env)
-    for launcher, rank, size, local_rank, local_size in (
-        (
-            "mpirun",
-            "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-            "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_LOCAL_SIZE",
-        ),
-        ("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ):
-        if size in env and _int(env, size) > 1:
-            return _from_mpi(env, launcher, rank, size, local_rank, local_size)
+    if "PMI_SIZE" in env:
+        return _from_mpi(env, "mpiexec", "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
     return None
 
 
@@ -55,7 +49,7 @@ def _int(env, name: str, default: str | None = None) -> int:
     value = env.get(name, default)
     if value is None:
         raise UsageError(
-            f"{name} is not set, though other variables say that a launcher started this process; set it or unset them"
+            f"{name} is not set, though other variables say that a launcher started this process; set it, or unset all"
         )
     try:
         return int(value)
@@ -79,13 +73,18 @@ def _from_torchrun(env) -> Joined | None:
         raise UsageError(
             f"WORLD_SIZE={size}, but Slurm's step has SLURM_STEP_NUM_TASKS={step_size} tasks; unset one of them"
         )
+    if "TORCHELASTIC_RUN_ID" not in env and step_size > 1 and _int(env, "SLURM_PROCID", str(rank)) != rank:
+        raise UsageError(
+            f"RANK={rank}, but Slurm calls this task SLURM_PROCID={env['SLURM_PROCID']}; "
+            "set RANK in each task, or unset it"
+        )
     if size == 1:
         return None
     launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in env else "environment"
     address = env.get("MASTER_ADDR")
     if not address:
         raise UsageError("MASTER_ADDR is not set, though RANK and WORLD_SIZE are; set it to the host of rank 0")
-    local = _int(env, "LOCAL_RANK", "0"), _int(env, "LOCAL_WORLD_SIZE", "1")
+    local = _int(env, "LOCAL_RANK", env.get("SLURM_LOCALID", "0")), _int(env, "LOCAL_WORLD_SIZE", "1")
     return Joined(launcher, rank, size, *local, address, _port(env, _DEFAULT_PORT), "MASTER_ADDR")
 
 
@@ -113,23 +112,28 @@ def _tasks_here(env) -> int:
     return counts[min(_int(env, "SLURM_NODEID", "0"), len(counts) - 1)]
 
 
-def _from_mpi(env, launcher, rank, size, local_rank, local_size) -> Joined:
-    here, everywhere = _int(env, local_size, env[size]), _int(env, size)
+def _from_mpi(env, launcher, prefix, local_rank, local_size) -> Joined | None:
+    rank, size = _int(env, f"{prefix}_RANK"), _int(env, f"{prefix}_SIZE")
+    if size == 1:
+        return None
+    here = _int(env, local_size, "0")
     if "MASTER_ADDR" in env:
         address, source = env["MASTER_ADDR"], "MASTER_ADDR"
-    elif here == everywhere:
-        address, source = "127.0.0.1", f"{local_size} = {size}"
+    elif here == size:
+        address, source = "127.0.0.1", f"{local_size} = {prefix}_SIZE"
     else:
         raise UsageError(
-            f"{launcher} started {everywhere} ranks on several nodes, and MASTER_ADDR is not set; "
+            f"{launcher} started {size} ranks on several nodes, or does not say where, and MASTER_ADDR is not set; "
             f"pass the host of rank 0 to all of them, with Open MPI: mpirun -x MASTER_ADDR=node1 ..."
         )
-    # The name of the job differs between two mpiruns of one node, and is the same in all ranks of one.
-    job = env.get("PMIX_NAMESPACE") or env.get("PMI_ID") or ""
-    port = 20000 + sum(ord(c) * 31**i for i, c in enumerate(job)) % 10000
-    return Joined(
-        launcher, _int(env, rank), everywhere, _int(env, local_rank, "0"), here, address, _port(env, port), source
-    )
+    local = _int(env, local_rank, "0"), here or 1
+    return Joined(launcher, rank, size, *local, address, _port(env, _port_of_job(env, here == size)), source)
+
+
+def _port_of_job(env, one_node: bool) -> int:
+    """The same for all ranks of an mpirun, another for the next. MPICH names no job, but its ranks have one parent."""
+    job = env.get("PMIX_NAMESPACE") or (str(os.getppid()) if one_node else "")
+    return 20000 + sum(ord(c) * 31**i for i, c in enumerate(job)) % 10000 if job else _DEFAULT_PORT
 
 
 def resolve(address: str, source: str) -> str:

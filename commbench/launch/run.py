@@ -1,6 +1,7 @@
 """A whole run from its plan: launch after launch, each with an end record; nothing finished is measured again."""
 
 import fcntl
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -25,16 +26,25 @@ def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
     Raises UsageError when another process is at work in the same folder.
     """
     with open(run_dir / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(
-                f"{run_dir} is being measured by another process; wait for it or use another --out"
-            ) from None
+        _take(lock, run_dir)
         for repetition, world in product(range(1, plan.launches + 1), plan.worlds()):
             if _until_done(plan, run_dir, site, view, world, repetition) == HANG:
                 break  # what hung once hangs again; the rows so far stand
     return exit_code(load_run(run_dir))
+
+
+def _take(lock, run_dir: Path) -> None:
+    """Hold the lock of a run until this process ends. `commbench status` holds it for a moment, so ask again."""
+    for _ in range(5):
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError as error:
+            raise UsageError(
+                f"{run_dir} cannot be locked ({error.strerror}); choose another file system by --out"
+            ) from None
+    raise UsageError(f"{run_dir} is being measured by another process; wait for it or use another --out")
 
 
 def _until_done(plan, run_dir, site, view, world, repetition) -> int:

@@ -105,5 +105,11 @@ class Sample:
     @staticmethod
     def from_json(data: dict) -> "Sample":
         known = {f.name for f in fields(Sample)} - {"point"}
+        if not isinstance(data.get("launch"), int) or not _numbers(data.get("samples_us", ())):
+            raise TypeError("launch is no number, or samples_us no list of numbers")
         own = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
         return Sample(point=Point.from_json({**data, "status": "ok", "reason": ""}), **own)
+
+
+def _numbers(values) -> bool:
+    return isinstance(values, list | tuple) and all(type(value) in (int, float) for value in values)

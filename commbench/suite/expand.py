@@ -37,7 +37,7 @@ def expand(
             for step in _steps(measure, backend, world_size, nodes):
                 if joined and world_size != ranks:
                     reason = f"wants a world of {world_size} ranks, the launcher started {ranks}"
-                    step = tuple(replace(point, world_size=ranks, status="skip", reason=reason) for point in step)
+                    step = tuple(_skipped(point, ranks, reason) for point in step)
                 ids = tuple(point.id for point in step)
                 if ids not in seen:
                     seen.add(ids)
@@ -83,6 +83,12 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
                 for status in ("ok", "skip"):
                     if step := tuple(p for p in points if p.status == status):
                         yield step
+
+
+def _skipped(point: Point, ranks: int, reason: str) -> Point:
+    """A point for a world that is not there, as a row of the one that is; it keeps an id of its own."""
+    params = {**point.params, "wanted_world_size": point.world_size}
+    return replace(point, world_size=ranks, params=params, status="skip", reason=reason)
 
 
 def _in_place(measure: Measure, op) -> list[bool]:

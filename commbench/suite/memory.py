@@ -8,6 +8,7 @@ from commbench.ops import OPS
 from commbench.ops.op import call_of
 from commbench.results.plan import Plan
 from commbench.units import format_bytes, format_size
+from commbench.world.inventory import node_inventory
 
 _RANK_OVERHEAD = 64 * 2**20  # what a rank that has started touches beyond the pages it shares with its parent
 
@@ -49,24 +50,11 @@ def _held(point) -> tuple[int, int]:
     return point.send_bytes, point.recv_bytes
 
 
-def available_bytes(procfs: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes of host memory that can be had: MemAvailable, or less if the cgroup leaves less; None if unknown."""
-    candidates = []
-    try:
-        for line in (procfs / "meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                candidates.append(int(line.split()[1]) * 1024)
-    except (OSError, ValueError):
-        pass
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            candidates.append(int((cgroup / limit).read_text()) - int((cgroup / used).read_text()))
-        except (OSError, ValueError):  # "max": no limit
-            pass
-    return min(candidates) if candidates else None
+def available_bytes(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> int | None:
+    """Bytes of host memory that can be had: what the kernel has, or less if a cgroup allows less; None if unknown."""
+    node = node_inventory(sysfs, procfs)
+    known = [node[key] for key in ("memory_available_bytes", "memory_left_bytes") if node[key] is not None]
+    return min(known, default=None)
 
 
 def check_memory(plan: Plan, ranks_per_node: dict[int, int], available: int | None) -> None:

@@ -30,6 +30,7 @@ def node_inventory(sysfs=Path("/sys"), procfs=Path("/proc")) -> dict:
         "memory_total_bytes": _kibibytes(memory.get("MemTotal")),
         "memory_available_bytes": _kibibytes(memory.get("MemAvailable")),
         "memory_limit_bytes": _memory_limit(_cgroups(sysfs, procfs, "memory")),
+        "memory_left_bytes": _memory_left(_cgroups(sysfs, procfs, "memory")),
         "infiniband": infiniband(sysfs),
         "net": _net(sysfs),
     }
@@ -95,6 +96,18 @@ def _memory_limit(folders: list[Path]) -> int | None:
     return min(
         (limit for limit in limits if limit is not None and limit < 2**62), default=None
     )  # v1's "none" is near 2^63
+
+
+def _memory_left(folders: list[Path]) -> int | None:
+    """What the cgroups still allow; file cache that the kernel would give up counts as free."""
+    left = []
+    for folder in folders:
+        limit = _memory_limit([folder])
+        used = number(read(folder / "memory.current") or read(folder / "memory.usage_in_bytes"))
+        cache = re.search(r"^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat") or "", re.MULTILINE)
+        if limit is not None and used is not None:
+            left.append(limit - used + (int(cache[1]) if cache else 0))
+    return min(left, default=None)
 
 
 def place(device: Path) -> dict:
