@@ -64,3 +64,20 @@ def test_a_run_that_is_being_measured_is_not_measured_twice(tmp_path):
     process.communicate()
     assert second.returncode == 2 and "another process" in second.stderr
     assert running.returncode == 3 and "running" in running.stdout
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_is_closed_tidily_and_goes_on(tmp_path, number, backend):
+    from runs import alive, records
+
+    out, scratch = tmp_path / "run", tmp_path / "scratch"
+    scratch.mkdir()
+    process = start(*SWEEP, "--backend", backend, "--out", out, TMPDIR=str(scratch))
+    pids = rank_pids(out).values()
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 4 and "--resume" in told and "Traceback" not in told
+    assert "SIGTERM" in records(out)[-1]["reason"]
+    assert not any(alive(pid) for pid in pids) and not list(scratch.glob("commbench-*"))
+    assert commbench("run", "--resume", out, "--no-report").returncode == 0

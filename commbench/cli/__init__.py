@@ -1,6 +1,7 @@
 """The command line: one small file per verb, imported only when its verb is used, so that --help is instant."""
 
 import argparse
+import signal
 import sys
 from importlib import import_module
 
@@ -30,6 +31,11 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
+def _as_ctrl_c(signum, frame):
+    """SIGTERM (scancel, a time limit) ends a run as tidily as Ctrl-C does: ranks ended, scratch removed, end record."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one verb and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -46,6 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", add_help=name != "perf")
         if name == chosen:
             import_module(f"commbench.cli.{name}").add_arguments(verb)
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
         parsed = parser.parse_args(arguments)
         sys.exit(import_module(f"commbench.cli.{parsed.verb}").main(parsed))
@@ -53,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"commbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("commbench: stopped by Ctrl-C; finished rows are kept, `--resume` goes on", file=sys.stderr)
+        print("commbench: stopped by Ctrl-C or SIGTERM; finished rows are kept, `--resume` goes on", file=sys.stderr)
         sys.exit(HANG)
     except BrokenPipeError:  # `commbench ... | head`
         sys.stderr.close()

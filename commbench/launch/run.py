@@ -84,6 +84,10 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
         outcome = site.launch(spec, tail.read)
     except MeasureError as error:
         outcome = Outcome(UNMEASURED, str(error))
+    except KeyboardInterrupt:
+        tail.read()
+        _close(journal, plan, Outcome(HANG, "stopped by Ctrl-C or SIGTERM"), repetition)
+        raise
     if outcome.step is not None and outcome.exit_code != PASS:
         outcome = replace(outcome, reason=f"{outcome.reason}; in {_label(plan.steps[outcome.step])}")
     tail.read()
