@@ -122,7 +122,7 @@ COLUMNS = (
     Column("batch", _count(lambda row: row.point.batch), numeric=True),
     Column("launch", _count(lambda row: row.sample.launch), numeric=True),
     Column("algorithm", lambda row: row.point.algorithm),
-    Column("algorithm seen", lambda row: row.sample.algorithm_seen),
+    Column("algorithm seen (probe launch)", lambda row: row.sample.algorithm_seen),
     Column("remarks", _remarks),
     Column("reason", lambda row: row.sample.reason),
 )

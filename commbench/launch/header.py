@@ -13,6 +13,9 @@ from commbench.world.nvml import gpus
 from commbench.world.topology import rank_place
 from commbench.world.versions import versions
 
+# The variable that names the network of each library.
+_INTERFACE = {"gloo": "GLOO_SOCKET_IFNAME", "nccl": "NCCL_SOCKET_IFNAME", "mpi": "OMPI_MCA_btl_tcp_if_include"}
+
 
 def rank_facts(spec: LaunchSpec, rank: int, local_rank: int) -> dict:
     """What one rank says of itself; the first rank of a node adds what is true of the whole node."""
@@ -27,7 +30,7 @@ def rank_facts(spec: LaunchSpec, rank: int, local_rank: int) -> dict:
             )  # Slurm may show each task one GPU only; the roll call finds two on the same
         torch.cuda.set_device(local_rank)  # before any communicator is made
     facts = {"rank": rank, **rank_place(local_rank, device)}
-    interface = os.environ.get("GLOO_SOCKET_IFNAME" if spec.backend != "nccl" else "NCCL_SOCKET_IFNAME")
+    interface = os.environ.get(_INTERFACE[spec.backend])
     facts |= {"interface": interface, "address": interface_address(interface)}
     if local_rank == 0:
         node = node_inventory()
