@@ -11,7 +11,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-PAIRS, CALLS = 40, 50
+PAIRS, CALLS = 160, 50
 SIZES = (4096, 65536, 1 << 20)
 BAR = 1.02
 
