@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from runs import COMMBENCH, clean_environment, commbench
@@ -131,6 +132,24 @@ def test_a_suite_file_tells_all_its_errors_at_once(tmp_path):
     assert done.returncode == 2 and "not valid TOML" in done.stderr
     suite.write_bytes(bytes(range(256)))
     assert commbench("run", suite).returncode == 2
+
+
+def test_a_full_disk_is_a_sentence(tmp_path):
+    full = Path("/dev/full")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/plan.json").symlink_to(full)  # exists() is true of it, so it is taken for a run
+    done = commbench("run", "all_reduce", "--out", tmp_path / "run")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert commbench("run", "all_reduce", "--size", "8", "--iters", 2, "--out", tmp_path / "new").returncode == 0
+    done = commbench("export", tmp_path / "new", "--out", full)
+    assert done.returncode == 3 and "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_traceback(tmp_path):
+    assert commbench("run", "all_reduce", "--size", "8..64K", "--iters", 2, "--out", tmp_path / "run").returncode == 0
+    line = f"{' '.join(COMMBENCH)} export {tmp_path / 'run'} --format json | head -c 10"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=clean_environment())
+    assert done.stderr == ""
 
 
 def test_doctor_says_what_is_here():

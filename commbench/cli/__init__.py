@@ -1,12 +1,13 @@
 """The command line: one small file per verb, imported only when its verb is used, so that --help is instant."""
 
 import argparse
+import os
 import signal
 import sys
 from importlib import import_module
 
 from commbench import __version__
-from commbench.errors import HANG, USAGE, CommbenchError
+from commbench.errors import HANG, PASS, UNMEASURED, USAGE, CommbenchError
 
 VERBS = {
     "run": "measure a suite, a suite file or one operation",
@@ -62,6 +63,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("commbench: stopped by Ctrl-C or SIGTERM; finished rows are kept, `--resume` goes on", file=sys.stderr)
         sys.exit(HANG)
-    except BrokenPipeError:  # `commbench ... | head`
-        sys.stderr.close()
-        sys.exit(0)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # `commbench ... | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(UNMEASURED if chosen in ("run", "perf") else PASS)  # a run that lost its reader has stopped
+        print(f"commbench: {error.strerror or error}: {error.filename or 'the folder of the run'}", file=sys.stderr)
+        sys.exit(UNMEASURED)

@@ -18,10 +18,11 @@ _SWEEP = re.compile(r"([^.*+]+)\.\.([^*+]+)(?:\*([\d.]+)|\+(\S+))?")
 
 def local_gpus() -> int:
     """GPUs of this machine, without waking CUDA: a process that has used CUDA cannot be forked."""
+    here = len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) or len(list(Path("/dev").glob("nvidia[0-9]*")))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
-    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if visible is None:
+        return here
+    return min(here, len([part for part in visible.split(",") if part.strip() not in ("", "-1")]))
 
 
 def default_ranks() -> int:
