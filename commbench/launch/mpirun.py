@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,7 +67,8 @@ class Mpirun:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                # SIGTERM lets mpirun end its ranks and remove their shared memory.
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),
             )
 
     def poll(self) -> dict[int, int]:
@@ -91,12 +92,12 @@ class Mpirun:
         return ended
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            pids = [row["pid"] for row in self._progress.rows() if row["pid"]]
-            kill_all(pid for pid in pids if process_state(pid) is not None)
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(3)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        if self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)  # mpirun ends its ranks and removes what they left in /dev/shm
+        try:
+            self._process.wait(3)
+        except subprocess.TimeoutExpired:
+            kill_all(row["pid"] for row in self._progress.rows() if row["pid"] and process_state(row["pid"]))
+            self._process.kill()
+            self._process.wait()

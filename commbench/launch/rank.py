@@ -22,9 +22,9 @@ from commbench.world.progress import DONE, FORMING, Progress
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when its parent goes, so that a killed supervisor leaves no rank behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """The kernel sends this process a signal when its parent goes, so that a killed supervisor leaves no rank behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def rank_main(spec: LaunchSpec, rank: int, local_rank: int, listen_fd: int | None = None, device: int = 0) -> int:
