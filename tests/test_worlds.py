@@ -100,3 +100,15 @@ def test_groups_of_a_split_have_rows_of_their_own(tmp_path):
     assert {tuple(row["members"]) for row in rows} == {(0, 2), (1, 3), (0, 3), (1, 2)}
     assert all(row["wrong"] == 0 and row["ranks"] == 2 and len(row["samples_us"]) == 3 for row in rows)
     assert rows[0]["started_at"] == rows[1]["started_at"]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_splits_that_come_again_and_again(tmp_path, backend):
+    suite, out = tmp_path / "splits.toml", tmp_path / "run"
+    suite.write_text(
+        f'name = "splits"\nranks = 4\nbackend = "{backend}"\nsettings = {{ iters = 2 }}\n[[measure]]\n'
+        'op = ["all_reduce", "all_gather", "broadcast"]\nsize = [8, "1K"]\nsplit = ["all", "MOD 2", "DIV 2"]\n'
+    )
+    done = commbench("run", suite, "--timeout", 20, "--out", out, "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert [row["wrong"] for row in points(out)] == [0] * 30

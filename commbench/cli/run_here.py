@@ -89,5 +89,8 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     if not no_report:
         from commbench.reports.page import write_report
 
-        print(f"report: {write_report(run, run_dir / 'report.html').resolve()}")
+        try:
+            print(f"report: {write_report(run, run_dir / 'report.html').resolve()}")
+        except OSError as error:  # the run stands; its page can be written elsewhere
+            print(f"the report cannot be written ({error.strerror}): commbench report {run_dir} --out FILE", file=sys.stderr)
     return code

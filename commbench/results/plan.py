@@ -55,7 +55,13 @@ class Plan:
     def save(self, path: Path) -> None:
         data = asdict(self)
         data["steps"] = [[p.to_json() | {"id": p.id} for p in step] for step in self.steps]
-        path.write_text(json.dumps({"schema": SCHEMA, "hash": self.hash, **data}, indent=1))
+        draft = path.with_suffix(".tmp")  # a disk that fills up leaves no half of a plan
+        try:
+            draft.write_text(json.dumps({"schema": SCHEMA, "hash": self.hash, **data}, indent=1))
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        draft.replace(path)
 
     @staticmethod
     def load(path: Path) -> "Plan":

@@ -169,7 +169,7 @@ class TorchWorld(World):
         # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one.
         self._control = dist.new_group() if backend == "nccl" else everyone
         self._world_group = TorchGroup(everyone, rank, size, self.device)
-        self._made = None  # (lists, group) of the split in use
+        self._made = {}  # members: group
         if self.device == "cpu":
             self.align = TorchGroup(everyone, rank, size, "cpu").barrier()
         else:
@@ -199,18 +199,16 @@ class TorchWorld(World):
     def split(self, groups):
         if groups == [list(range(self.size))]:
             return self._world_group
-        if self._made is None or self._made[0] != groups:
-            if self._made is not None and self._made[1] is not None:
-                dist.destroy_process_group(self._made[1].pg)
-            self._made = (groups, self._make(next((members for members in groups if self.rank in members), None)))
-        return self._made[1]
-
-    def _make(self, members):
+        members = next((members for members in groups if self.rank in members), None)
         if members is None:
             return None
-        # Gloo has no split; with local synchronisation only the members of a group take part in making it.
-        pg = dist.new_group(members, use_local_synchronization=True)
-        return TorchGroup(pg, members.index(self.rank), len(members), self.device)
+        if tuple(members) not in self._made:
+            # Gloo has no split; with local synchronisation only the members of a group take part in making it.
+            # A group is kept: torch names it by its members and the number of living groups, so one that is destroyed
+            # and made again can get its old name, and then reads its dead predecessor's addresses in the store.
+            pg = dist.new_group(members, use_local_synchronization=True)
+            self._made[tuple(members)] = TorchGroup(pg, members.index(self.rank), len(members), self.device)
+        return self._made[tuple(members)]
 
     def buffer(self, size_bytes):
         return CudaBuffer(size_bytes) if self.device == "cuda" else HostBuffer(size_bytes)
