@@ -87,6 +87,16 @@ def test_a_stopped_task_is_named(tmp_path):
     assert "rank 1" in told[0] and "SIGSTOP" in told[0]
 
 
+def test_a_lost_supervisor_is_named(tmp_path):
+    out = tmp_path / "run"
+    tasks = _srun(2, ["run", "all_reduce", "--size", "8..64M", "--no-report", "--timeout", 8, "--out", out], 4717)
+    rank_pids(out)
+    tasks[1].kill()
+    told = [task.communicate(timeout=60)[0] for task in tasks]
+    assert tasks[0].returncode == 4 and "lost rank 1 on" in told[0], told[0]
+    assert records(out)[-1]["missing"][0]["rank"] == 1
+
+
 def test_torchrun(tmp_path):
     out = tmp_path / "run"
     done = subprocess.run(

@@ -514,3 +514,17 @@ def test_where_there_is_no_run_it_is_told(tmp_path, name):
     (tmp_path / "no-run").mkdir()
     with pytest.raises(UsageError, match="is no run and holds none"):
         newest_run(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"samples_us": ["a", None]}, {"samples_us": []}, {"samples_us": [0, 0]}, {"samples_us": [-5.0]},
+        {"samples_us": [float("1e300") * 1e300]}, {"samples_us": 7}, {"launch": "x"}, {"status": "<b>x"},
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be_a_measurement_are_counted_and_not_believed(change):
+    line = Sample(Point("all_reduce", "gloo", 8), 1, "", samples_us=(1.0,)).to_json()
+    assert Sample.from_json(line).samples_us == (1.0,)
+    with pytest.raises(TypeError):
+        Sample.from_json(line | change)

@@ -132,3 +132,18 @@ def test_a_terminal_gets_a_bar_that_no_thread_draws_and_the_table_at_the_end(ter
     view.close()
     table = terminal.getvalue()[len(during) :]
     assert "#wrong" in table and "[red]" in table and "\x1b[?25h" in table  # the cursor is back
+
+
+def test_a_line_tells_every_axis_that_is_not_the_usual_one():
+    told = point_line(sample(dtype="bfloat16", redop="max", timing="streaming", batch=20, root=2))
+    assert all(word in told for word in ("bfloat16", "max", "streaming x20", "root 2"))
+    assert "asked 10" in point_line(sample(size_bytes=0, params={"requested_bytes": 10}))
+
+
+def test_a_narrow_or_launched_terminal_gets_lines(terminal, monkeypatch):
+    for width, plain in ((20, False), (200, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        view = LiveView(3, terminal, plain=plain)
+        view.point(sample())
+        view.close()
+        assert "\x1b" not in terminal.getvalue() and "1/3 all_reduce" in terminal.getvalue()

@@ -35,7 +35,7 @@ _FIXED = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--help", action="help", help="show this")
+    add("-h", "--help", action="help", help="show this")
     add(
         "op",
         help="one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, alltoall(v), sendrecv",
@@ -174,6 +174,8 @@ def _perf(args, wanted, node_of, site) -> int:
     plan = replace(plan, steps=steps, settings=replace(plan.settings, graph=args.cudagraph))
     run_dir = new_folder(args.out, plan.name)
     plan.save(run_dir / "plan.json")
+    if args.output_file:
+        _check_writable(args.output_file)
     view = PerfView(plan, sys.stdout)
     code, reason = execute(plan, run_dir, site, view)
     view.close()
@@ -184,6 +186,14 @@ def _perf(args, wanted, node_of, site) -> int:
         print(f"commbench: exit code {code}: {reason}", file=sys.stderr)
     print(f"samples: {os.path.abspath(run_dir)}", file=sys.stderr)
     return code
+
+
+def _check_writable(path: str) -> None:
+    """Raise UsageError before the measuring rather than lose its result after it."""
+    try:
+        open(path, "a").close()
+    except OSError as error:
+        raise UsageError(f"-J {path} cannot be written: {error.strerror}") from None
 
 
 def _paired(steps, over_ranks: str):

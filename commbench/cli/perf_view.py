@@ -1,6 +1,7 @@
 """nccl-tests' table, a line as soon as both placements of a size are there."""
 
 from commbench.results import nccl_tests
+from commbench.results.metrics import disturbances
 
 
 class PerfView:
@@ -48,6 +49,8 @@ class PerfView:
                 sample.point,
             )
             print(nccl_tests.row_line(shown, *halves), file=self._stream, flush=True)
+            for said in sorted({said for placed in waiting.values() for said in disturbances(placed)}):
+                self.message(f"{sample.point.size_bytes} B: {said}: the time is not the library's alone")
             for in_place, placed in waiting.items():
                 if placed.reason:
                     self.message(

@@ -19,7 +19,7 @@ def run_here(args) -> int:
 def set_interface(interface: str | None) -> None:
     """Ranks inherit the interface that --iface names. Raises UsageError when this machine lacks it, or Gloo's own."""
     wanted = interface or os.environ.get("GLOO_SOCKET_IFNAME")
-    if wanted is None:
+    if not wanted:
         return
     here = [name for _, name in socket.if_nameindex()]
     missing = [name for name in wanted.split(",") if name not in here]
@@ -57,24 +57,36 @@ def prepare(args, node_of):
 
 def new_folder(out: str | None, name: str) -> Path:
     """An empty folder for a run. Raises UsageError when it holds a run already or cannot be made."""
-    run_dir = Path(out) if out else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    if (run_dir / "plan.json").exists():
-        raise UsageError(f"{run_dir} holds a run already; go on with it by --resume {run_dir}, or choose another --out")
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"the folder {run_dir} cannot be made: {error.strerror}; choose another --out") from None
-    return run_dir
+    if out:
+        run_dir = Path(out)
+        if (run_dir / "plan.json").exists():
+            raise UsageError(
+                f"{run_dir} holds a run already; go on with it by --resume {run_dir}, or choose another --out"
+            )
+    else:
+        run_dir = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    for number in range(2, 1000):
+        try:
+            run_dir.mkdir(parents=True, exist_ok=bool(out))
+            return run_dir
+        except FileExistsError:  # another run began in this very second
+            if out:
+                raise UsageError(f"{run_dir} is a file; choose another --out") from None
+            run_dir = run_dir.with_name(f"{run_dir.name.split('_')[0]}_{number}")
+        except OSError as error:
+            raise UsageError(f"the folder {run_dir} cannot be made: {error.strerror}; choose another --out") from None
+    raise UsageError("no name is left for a new folder under runs; choose one with --out")
 
 
 def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     """Run the plan with the live view, then print where everything is; the exit code of the run."""
     from commbench.cli.table import LiveView
     from commbench.launch.run import execute
+    from commbench.results.metrics import disturbances
     from commbench.results.store import load_run
 
     left = len(plan.points()) * plan.launches - sum(s.status != "error" for s in load_run(run_dir).samples())
-    view = LiveView(left, sys.stdout)
+    view = LiveView(left, sys.stdout, plain=not site.starts_mpi)
     try:
         code, reason = execute(plan, run_dir, site, view)
     finally:
@@ -83,6 +95,9 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     counts = {status: sum(s.status == status for s in run.samples()) for status in ("ok", "skip", "wrong", "error")}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     print(f"{told or 'nothing measured'} of {len(plan.points()) * plan.launches} points in {run_dir}")
+    disturbed = sum(bool(disturbances(sample)) for sample in run.samples())
+    if disturbed:
+        print(f"{disturbed} of them were disturbed (oversubscribed, or other programs on the cores)")
     if code:
         print(f"exit code {code}: {reason}", file=sys.stderr)
         print(f"go on with: commbench run --resume {run_dir}", file=sys.stderr) if code in (3, 4) else None
@@ -92,5 +107,8 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
         try:
             print(f"report: {write_report(run, run_dir / 'report.html').resolve()}")
         except OSError as error:  # the run stands; its page can be written elsewhere
-            print(f"the report cannot be written ({error.strerror}): commbench report {run_dir} --out FILE", file=sys.stderr)
+            print(
+                f"the report cannot be written ({error.strerror}): commbench report {run_dir} --out FILE",
+                file=sys.stderr,
+            )
     return code

@@ -4,6 +4,7 @@ rich is imported where it is used, so that a log or `--help` never waits for it.
 """
 
 from collections.abc import Sequence
+from shutil import get_terminal_size
 
 from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, time_us
 from commbench.results.nccl_tests import number, one_line
@@ -24,6 +25,7 @@ _KEYS = {
     "launch": lambda s: str(s.launch),
 }
 
+_NARROWEST = 80  # columns that the table needs
 _STYLES = {"ok": "green", "skip": "dim", "wrong": "bold red", "error": "bold red"}
 
 
@@ -89,12 +91,26 @@ def _status(sample: Sample) -> str:
     return one_line(f"{sample.status}: {sample.reason}" if sample.reason else sample.status)
 
 
+def _unusual(sample: Sample):
+    """(what a point is, what most are): a line tells the axes in which it differs from the usual."""
+    point = sample.point
+    yield point.group, "all"
+    yield point.algorithm, "library"
+    yield point.dtype, "float32"
+    yield ("sum" if point.redop == "none" else point.redop), "sum"
+    yield f"root {max(point.root, 0)}", "root 0"
+    yield f"{point.timing} x{point.batch}", "isolated x1"
+    yield f"launch {sample.launch}", "launch 1"
+
+
 def point_line(sample: Sample) -> str:
     """One finished point in words, for a log."""
     point = sample.point
     size, time, width, _, busbw, wrong, _ = _figures(sample)
-    what = [f"{point.op} {size}", "in place" * point.in_place, point.backend, f"{point.ranks} ranks"]
-    what += [name for name, usual in ((point.group, "all"), (point.algorithm, "library")) if name != usual]
+    asked = point.params.get("requested_bytes", point.size_bytes)
+    rounded = f" (asked {format_size(asked)})" if asked != point.size_bytes and sample.samples_us else ""
+    what = [f"{point.op} {size}{rounded}", "in place" * point.in_place, point.backend, f"{point.ranks} ranks"]
+    what += [name for name, usual in _unusual(sample) if name != usual]
     outcome = [_status(sample)]
     if sample.samples_us:
         spread = "" if width == "-" else f" ±{width} %"
@@ -116,11 +132,11 @@ class LiveView:
     The bar is drawn by the calls below and by no thread: ranks are forked from this process.
     """
 
-    def __init__(self, total: int, stream):
-        """`total` points are to come; lines go to `stream`."""
+    def __init__(self, total: int, stream, plain: bool = False):
+        """`total` points are to come; lines go to `stream`. `plain`: no bar even on a terminal (a launcher's pty)."""
         self._total, self._done, self._stream, self._bar = total, 0, stream, None
         self._samples = []
-        if stream.isatty():
+        if total and not plain and stream.isatty() and get_terminal_size().columns >= _NARROWEST:
             self._bar = _progress_bar(stream)
             self._task = self._bar.add_task("", total=total)
             self._bar.start()

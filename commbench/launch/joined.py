@@ -167,7 +167,8 @@ class JoinedSite:
         """The worst outcome of all supervisors; one that does not answer any more is itself the lost part."""
         keys = [f"ended/{number}/{rank}" for rank in range(self.me.size)]
         try:
-            self.store.wait(keys, timedelta(seconds=spec.timeout_s + 5))
+            # The watches of the others end within the time-out, and at once after one has told of a death.
+            self.store.wait(keys, timedelta(seconds=5 if own.exit_code != PASS else spec.timeout_s + 5))
         except RuntimeError:
             silent = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
             hosts = {rank: self.store.get(f"host/{rank}").decode() for rank in silent[:16]}
@@ -175,7 +176,7 @@ class JoinedSite:
                 {"rank": rank, "host": host, "why": "its supervisor does not answer"} for rank, host in hosts.items()
             ]
             told = ", ".join(f"rank {m['rank']} on {m['host']}" for m in missing)
-            return Outcome(HANG, f"{own.reason or 'the launch did not end'}; no answer from {told}", missing, own.step)
+            return Outcome(HANG, f"lost {told}: the supervisor there does not answer any more", missing, own.step)
         outcomes = [Outcome(**json.loads(self.store.get(key))) for key in keys]
         bad = [outcome for outcome in outcomes if outcome.exit_code != PASS]
         named = [outcome for outcome in bad if outcome.missing]

@@ -26,7 +26,7 @@ class LocalSite:
         ranks = list(range(spec.ranks))
         with tempfile.TemporaryDirectory(prefix="commbench-") as scratch:
             # Ranks of one machine meet on its loopback, whatever its name resolves to; the user's word comes first.
-            loopback = {} if "GLOO_SOCKET_IFNAME" in os.environ else {"GLOO_SOCKET_IFNAME": "lo"}
+            loopback = {} if os.environ.get("GLOO_SOCKET_IFNAME") else {"GLOO_SOCKET_IFNAME": "lo"}
             spec = replace(spec, scratch=scratch, local_ranks=spec.ranks, environment={**loopback, **spec.environment})
             Progress(spec.progress, spec.ranks, create=True)
             if spec.backend == "mpi":

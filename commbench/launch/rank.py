@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """The kernel sends this process a signal when its parent goes, so that a killed supervisor leaves no rank behind."""
+    """The kernel signals this process when its parent goes, so that a killed supervisor leaves no rank behind."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 

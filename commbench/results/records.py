@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 
 SCHEMA = 1
+STATUSES = ("ok", "skip", "wrong", "error")
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,16 @@ class Sample:
 
     @staticmethod
     def from_json(data: dict) -> "Sample":
+        """Raises TypeError for a record whose values cannot be a measurement."""
         known = {f.name for f in fields(Sample)} - {"point"}
-        if not isinstance(data.get("launch"), int) or not _numbers(data.get("samples_us", ())):
-            raise TypeError("launch is no number, or samples_us no list of numbers")
+        samples_us, status = data.get("samples_us", ()), data.get("status", "ok")
+        if not isinstance(data.get("launch"), int) or status not in STATUSES or not _times(samples_us):
+            raise TypeError("launch is no number, samples_us no list of times, or status none that is known")
+        if status in ("ok", "wrong") and not samples_us and not data.get("reported"):
+            raise TypeError("a measured point without a sample")
         own = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
         return Sample(point=Point.from_json({**data, "status": "ok", "reason": ""}), **own)
 
 
-def _numbers(values) -> bool:
-    return isinstance(values, list | tuple) and all(type(value) in (int, float) for value in values)
+def _times(values) -> bool:
+    return isinstance(values, list | tuple) and all(type(x) in (int, float) and 0 < x < float("inf") for x in values)

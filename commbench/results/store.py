@@ -48,7 +48,7 @@ def load_run(path) -> Run:
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; a run is the folder that `commbench run` printed")
     plan = Plan.load(path / "plan.json")
-    return Run(path, plan, tuple(_load_launch(p) for p in sorted(path.glob("launch-*.jsonl"))))
+    return Run(path, plan, tuple(_load_launch(p) for p in sorted(path.glob("launch-*.jsonl")) if p.is_file()))
 
 
 def _load_launch(path: Path) -> Launch:
@@ -59,7 +59,7 @@ def _load_launch(path: Path) -> Launch:
             raise UsageError(f"{path} has schema {record['schema']!r}; this commbench reads schema {SCHEMA}")
         kind = record.get("record")
         if kind == "header":
-            header = record
+            header = record if _header(record) else {}
         elif kind == "end":
             end = record
         elif kind == "point":
@@ -68,6 +68,12 @@ def _load_launch(path: Path) -> Launch:
             except (TypeError, KeyError, AttributeError):
                 unreadable += 1
     return Launch(path, header, tuple(samples), end, unreadable)
+
+
+def _header(record: dict) -> bool:
+    """Whether a header has the form that readers rely on; one that was tampered with is as good as none."""
+    lists = (record.get(name, []) for name in ("nodes", "ranks"))
+    return all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in lists)
 
 
 def is_running(path: Path) -> bool:

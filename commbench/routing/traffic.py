@@ -25,7 +25,9 @@ def read_csv(path: Path) -> list[list[float]]:
         with open(path, newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, ValueError, csv.Error) as error:
-        raise UsageError(f"matrix file {path} cannot be read: {error}") from None
+        raise UsageError(
+            f"matrix {str(path)!r} is neither equal nor ramp, and as a file cannot be read: {error}"
+        ) from None
     matrix = []
     for number, row in enumerate(rows, 1):
         try:

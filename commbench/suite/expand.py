@@ -33,6 +33,9 @@ def expand(
             if backend not in (measure.backend or backends):
                 continue
             world_size = measure.ranks or ranks
+            if max(measure.root) >= world_size and any(OPS[name].rooted for name in measure.op):
+                last = world_size - 1
+                raise UsageError(f"root {max(measure.root)} is not in the world, which has ranks 0 to {last}")
             nodes = node_of + node_of[-1:] * (world_size - len(node_of))
             for step in _steps(measure, backend, world_size, nodes):
                 if joined and world_size != ranks:
