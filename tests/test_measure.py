@@ -144,3 +144,12 @@ def test_a_deadline_ends_a_world_in_which_one_rank_never_comes(tmp_path, monkeyp
     code, reason = run_in_process(tables, tmp_path / "run", 3)
     assert code == 4 and time.monotonic() - begin < 12
     assert "--timeout" in reason
+
+
+def test_a_library_that_does_not_let_go_ends_nothing_but_the_rank(tmp_path, monkeypatch):
+    from commbench.world.torch_world import TorchWorld
+
+    monkeypatch.setattr(TorchWorld, "close", lambda self: time.sleep(60))
+    begin = time.monotonic()
+    code, _ = run_in_process({**TABLES, "settings": {"iters": 2, "timeout_s": 2}}, tmp_path / "run", 2)
+    assert code == 0 and len(points(tmp_path / "run")) == 4 and time.monotonic() - begin < 15
