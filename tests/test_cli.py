@@ -84,6 +84,10 @@ WRONG = {
     "perf all_reduce -G 1": "graph",
     "perf all_reduce -I 1": "not supported",
     "perf broadcast -r x": "-r",
+    "perf all_reduce --backend xx": "xx",
+    "perf broadcast -g 2 -r 9": "root 9",
+    "perf all_reduce -J /nonexistent/x.json": "-J",
+    "run broadcast -n 2 --root 5": "root 5",
 }
 
 

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-a", "--average", type=int, choices=[0, 1, 2, 3], default=1, help="over ranks: 0 rank 0, 1 mean, 2 min, 3 max")
     add("-T", "--timeout", type=float, default=0, help="seconds, 0 for 60")
     add("-J", "--output_file", help="also write all samples as JSON")
-    add("--backend", help="gloo, nccl or mpi (default: nccl with GPUs, else gloo)")
+    add("--backend", choices=["gloo", "nccl", "mpi"], help="default: nccl with GPUs, else gloo")
     add("--iface", help="network interface, such as eth0")
     add("--out", help="folder of the run (default: runs/...)")
     for flags, (default, reason) in _FIXED.items():

@@ -11,18 +11,22 @@ from commbench.errors import UsageError
 from commbench.results.plan import Plan, Settings
 from commbench.suite.expand import expand
 from commbench.suite.memory import available_bytes, check_memory, gpu_available_bytes
-from commbench.suite.schema import BACKENDS, check_suite, read_suite
+from commbench.suite.schema import check_suite, read_suite
 
 _SWEEP = re.compile(r"([^.*+]+)\.\.([^*+]+)(?:\*([\d.]+)|\+(\S+))?")
 
 
-def local_gpus() -> int:
+def gpus_here() -> int:
     """GPUs of this machine, without waking CUDA: a process that has used CUDA cannot be forked."""
-    here = len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) or len(list(Path("/dev").glob("nvidia[0-9]*")))
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) or len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def local_gpus() -> int:
+    """GPUs of this machine that this process may use."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return here
-    return min(here, len([part for part in visible.split(",") if part.strip() not in ("", "-1")]))
+        return gpus_here()
+    return min(gpus_here(), len([part for part in visible.split(",") if part.strip() not in ("", "-1")]))
 
 
 def default_ranks() -> int:
@@ -123,7 +127,7 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
 
     ranks = len(node_of)
     per_node = max(node_of.count(node) for node in set(node_of))
-    check_backends(backends, per_node)
+    check_backends(backends, per_node, joined)
     steps = expand(suite, ranks, backends, node_of, joined)
     settings = Settings(**suite.settings.model_dump())
     plan = Plan(suite.name, steps, settings, suite.launches, ("commbench", *sys.argv[1:]), now())
@@ -135,19 +139,16 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
     return plan
 
 
-def check_backends(backends: list[str], ranks_per_node: int) -> None:
+def check_backends(backends: list[str], ranks_per_node: int, joined: bool) -> None:
     """Raise when a wanted backend is not there: MeasureError, or UsageError where there are more ranks than GPUs."""
-    from commbench.launch.mpirun import mpirun_command
+    from commbench.launch.mpirun import mpirun_command, need_mpi4py
 
-    for backend in backends:
-        if backend not in BACKENDS:
-            raise UsageError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-        if backend == "mpi":
-            mpirun_command(1, [])
-        if backend == "nccl":
-            gpus = local_gpus()
-            if gpus < ranks_per_node:
-                raise UsageError(
-                    f"{ranks_per_node} ranks on this node need {ranks_per_node} GPUs for NCCL, it has {gpus}; "
-                    "start fewer ranks, or use --backend gloo"
-                )
+    if "mpi" in backends:
+        need_mpi4py() if joined else mpirun_command(1, [])
+    # A launcher may show each task one GPU only; whether two tasks share one is seen when the world forms.
+    gpus = gpus_here() if joined else local_gpus()
+    if "nccl" in backends and gpus < ranks_per_node:
+        raise UsageError(
+            f"{ranks_per_node} ranks on this node need {ranks_per_node} GPUs for NCCL, it has {gpus}; "
+            "start fewer ranks, or use --backend gloo"
+        )

