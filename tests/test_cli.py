@@ -106,6 +106,7 @@ ENVIRONMENT = {
     "no address": ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
     "unknown host": ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "nosuchhost.invalid"}, "nosuchhost.invalid"),
     "bad port": ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "99999"}, "MASTER_PORT"),
+    "a level that torch does not know": ({"TORCH_DISTRIBUTED_DEBUG": "foo"}, "TORCH_DISTRIBUTED_DEBUG"),
     "malformed node list": (
         {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "node[01-"},
         "node[01-",

@@ -70,13 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args) -> int:
-    from commbench.cli.run_here import set_interface
+    from commbench.cli.run_here import set_environment
     from commbench.launch.identity import joined_world
 
     world = joined_world()
     _refuse_fixed(args)
     wanted = _as_run(args)
-    set_interface(args.iface)
+    set_environment(args.iface)
     if world is None:
         from commbench.launch.local import LocalSite
 

@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args) -> int:
-    from commbench.cli.run_here import run, run_here, set_interface
+    from commbench.cli.run_here import run, run_here, set_environment
     from commbench.launch.identity import joined_world
 
     world = joined_world()
     if world is None:
         return run_here(args)
-    set_interface(args.iface)
+    set_environment(args.iface)
     from commbench.launch.joined import run_joined
 
     return run_joined(world, args.timeout, lambda node_of, site: run(args, node_of, site))

@@ -12,12 +12,17 @@ from commbench.errors import UsageError
 def run_here(args) -> int:
     from commbench.launch.local import LocalSite
 
-    set_interface(args.iface)
+    set_environment(args.iface)
     return run(args, None, LocalSite())
 
 
-def set_interface(interface: str | None) -> None:
-    """Ranks inherit the interface that --iface names. Raises UsageError when this machine lacks it, or Gloo's own."""
+def set_environment(interface: str | None) -> None:
+    """What ranks inherit: the interface that --iface names. Raises UsageError when this machine lacks it (or Gloo's own),
+    and for a variable with which torch would not start.
+    """
+    level = os.environ.get("TORCH_DISTRIBUTED_DEBUG") or "OFF"
+    if level.upper() not in ("OFF", "INFO", "DETAIL"):
+        raise UsageError(f"TORCH_DISTRIBUTED_DEBUG={level!r} is none of OFF, INFO, DETAIL; torch would not start")
     wanted = interface or os.environ.get("GLOO_SOCKET_IFNAME")
     if not wanted:
         return
