@@ -17,7 +17,7 @@ def run_here(args) -> int:
 
 
 def set_environment(interface: str | None) -> None:
-    """What ranks inherit: the interface that --iface names. Raises UsageError when this machine lacks it (or Gloo's own),
+    """What ranks inherit: the interface of --iface. Raises UsageError when this machine lacks it (or Gloo's own),
     and for a variable with which torch would not start.
     """
     level = os.environ.get("TORCH_DISTRIBUTED_DEBUG") or "OFF"
