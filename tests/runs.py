@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,8 @@ def start(*arguments, **environment) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environment(**environment),
+        # A job in the background of a shell ignores SIGINT, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
