@@ -52,6 +52,7 @@ def test_a_stopped_rank_is_named_after_the_timeout(tmp_path, backend):
     assert end["exit_code"] == 4 and end["missing"][0]["rank"] == 1 and end["point"]
 
 
+@pytest.mark.full
 def test_a_resumed_run_after_a_lost_rank_is_whole(tmp_path):
     out = tmp_path / "run"
     _sweep_with(signal.SIGKILL, 1, "gloo", out, 30)
