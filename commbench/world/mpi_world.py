@@ -1,11 +1,11 @@
 """MPI through mpi4py's buffer calls (upper case: no pickle, no copy)."""
 
 from functools import partial
-from time import perf_counter_ns
 
 import numpy as np
 from mpi4py import MPI
 
+from commbench.timing.stopwatch import isolated
 from commbench.world.buffers import HostBuffer
 from commbench.world.dtypes import DTYPES
 from commbench.world.world import World
@@ -157,16 +157,14 @@ class MpiWorld(World):
         return buffer.bytes[first * dtype.itemsize : (first + count) * dtype.itemsize].view(storage)
 
     def binding_us(self, calls: int = 2000) -> float:
-        """Microseconds of one Allreduce of 8 bytes on COMM_SELF: what the Python binding itself costs per call."""
-        group = MpiGroup(MPI.COMM_SELF)
+        """Microseconds that the Python binding itself costs in an isolated sample: an Allreduce of 8 bytes on COMM_SELF.
+
+        Taken as samples are, right after an alignment, where the interpreter is as cold as for them. Every rank
+        calls it.
+        """
         send, recv = np.zeros(2, np.float32), np.zeros(2, np.float32)
-        call = group.all_reduce(send, recv, "sum")
-        samples = []
-        for _ in range(calls):
-            begin = perf_counter_ns()
-            call()
-            samples.append(perf_counter_ns() - begin)
-        return float(np.median(samples)) / 1e3
+        call = MpiGroup(MPI.COMM_SELF).all_reduce(send, recv, "sum")
+        return float(np.median(isolated(call, self.align, calls, lambda i: None)))
 
     def library(self) -> str:
         return MPI.Get_library_version().split(",")[0].strip()

@@ -1,7 +1,8 @@
 """all_reduce of 8 bytes on 2 MPI ranks: our harness against osu_allreduce, same library, same statistic.
 
 The statistic is OSU's: each rank's mean over its calls, a barrier between calls, averaged over ranks. Launches of both
-alternate. Bar: ours <= OSU + binding_us + 0.5 us, where binding_us is the same call on COMM_SELF from Python.
+alternate. Bar: ours <= OSU + binding_us + 0.5 us, where binding_us is the same call on COMM_SELF from
+Python, taken in the same way.
 OSU_DIR names the folder (or a parent of it) in which a built osu_allreduce lies; without it nothing is compared.
 """
 
