@@ -147,3 +147,9 @@ def test_a_narrow_or_launched_terminal_gets_lines(terminal, monkeypatch):
         view.point(sample())
         view.close()
         assert "\x1b" not in terminal.getvalue() and "1/3 all_reduce" in terminal.getvalue()
+
+
+def test_a_rate_that_no_machine_has_is_said():
+    assert "implausible" in point_line(sample(size_bytes=2**30, times=(1.0,) * 8))
+    assert "implausible" not in point_line(sample(size_bytes=2**30, times=(1e4,) * 8))
+    assert "implausible" not in point_line(sample(size_bytes=2**30, times=(1.0,) * 8, ranks=1))

@@ -59,6 +59,7 @@ def copies_input(point: Point) -> bool:
     return not point.in_place and point.op in in_place_only.get(point.backend, ())
 
 
+IMPLAUSIBLE_GBps = 2000.0  # twice the NVLink rate of a B200: nothing that is built moves as much
 BUSY_CORES = 0.3  # what an idle system's own work never reaches
 
 
@@ -69,6 +70,8 @@ def disturbances(sample: Sample) -> list[str]:
         said.append("oversubscribed")
     if (sample.foreign_cores or 0) >= BUSY_CORES:
         said.append(f"other programs used {sample.foreign_cores:.1f} cores")
+    if (algbw_GBps(sample) or 0) > IMPLAUSIBLE_GBps and sample.point.ranks > 1:
+        said.append("implausible: over 2 TB/s per rank, so a wait is missing or a unit is wrong")
     return said
 
 

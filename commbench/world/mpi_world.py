@@ -157,7 +157,7 @@ class MpiWorld(World):
         return buffer.bytes[first * dtype.itemsize : (first + count) * dtype.itemsize].view(storage)
 
     def binding_us(self, calls: int = 2000) -> float:
-        """Microseconds that the Python binding itself costs in an isolated sample: an Allreduce of 8 bytes on COMM_SELF.
+        """Microseconds that the Python binding costs in an isolated sample: an Allreduce of 8 bytes on COMM_SELF.
 
         Taken as samples are, right after an alignment, where the interpreter is as cold as for them. Every rank
         calls it.
