@@ -81,7 +81,7 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     batch = points[0].batch
     take = _stopwatch(world, run, points[0].timing, batch, settings, mark)
     before = cores.used()
-    timed = _time(world, take, len(points), mine if counts else None, settings, call_s * batch, mark)
+    timed = _time(world, take, len(points), mine if counts else None, settings, call_s, batch, mark)
 
     used = [None if None in pair else pair[1] - pair[0] for pair in zip(before, cores.used(), strict=True)]
     mark.phase(CHECK, allowance_s=10 * call_s + settings.checks * _pass_s(points))
@@ -158,20 +158,23 @@ class _Timed:
     stop_reason: str = ""
 
 
-def _time(world, take, groups: int, mine: int | None, settings: Settings, sample_s: float, mark) -> _Timed:
-    """Blocks of samples until the stop rule ends it. `mine`: this rank's group, None where its clock does not count."""
+def _time(world, take, groups: int, mine: int | None, settings: Settings, call_s: float, batch: int, mark) -> _Timed:
+    """Blocks of samples until the stop rule ends it. `mine`: this rank's group, None where its clock does not count.
+
+    `call_s` is what one call was seen to take; a sample takes `batch` of them.
+    """
     rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
     timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [])
     begin = time.perf_counter()
     while True:
         decision = None
         if world.rank == 0:
-            decision = rule.next_block(timed.samples, time.perf_counter() - begin, sample_s)
+            decision = rule.next_block(timed.samples, time.perf_counter() - begin, call_s * batch)
         count, reason = world.share(decision)
         if not count:
             timed.stop_reason = reason
             return timed
-        mark.phase(TIMED, allowance_s=10 * sample_s)
+        mark.phase(TIMED, allowance_s=10 * call_s * batch)
         own = take(count)
         table = np.full((2 * groups, count), -np.inf)
         if mine is not None:
@@ -183,7 +186,7 @@ def _time(world, take, groups: int, mine: int | None, settings: Settings, sample
         if mine is not None:
             timed.slowest += int(np.count_nonzero(own >= table[mine]))
             timed.own += own.tolist()
-        sample_s = float(np.median(timed.samples)) / 1e6
+        call_s = float(np.median(timed.samples)) / 1e6
 
 
 def _check(world, prepared: Prepared | None, run, times: int) -> tuple[int | None, float | None]:

@@ -4,9 +4,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from runs import points, run_in_process
 
 from commbench import ops
+from runs import points, run_in_process
 
 TABLES = {
     "name": "t",
@@ -153,3 +153,13 @@ def test_a_library_that_does_not_let_go_ends_nothing_but_the_rank(tmp_path, monk
     begin = time.monotonic()
     code, _ = run_in_process({**TABLES, "settings": {"iters": 2, "timeout_s": 2}}, tmp_path / "run", 2)
     assert code == 0 and len(points(tmp_path / "run")) == 4 and time.monotonic() - begin < 15
+
+
+def test_the_budget_of_streaming_counts_whole_batches(tmp_path, monkeypatch):
+    """A sample is 20 calls of 5 ms: half a second buys 5 of them, and not 5 more for the time of a single call."""
+    _spoil(monkeypatch, "barrier", lambda group, call, send, recv, ready: lambda: time.sleep(0.005))
+    settings = {"budget_s": 0.55, "target": 1e-9, "warmup": 1}
+    tables = {"name": "t", "settings": settings, "measure": [{"op": "barrier", "timing": "streaming", "batch": 20}]}
+    assert run_in_process(tables, tmp_path / "run", 2)[0] == 0
+    row = points(tmp_path / "run")[0]
+    assert row["stop_reason"] == "budget" and 3 <= len(row["samples_us"]) <= 6
