@@ -6,7 +6,7 @@ import pytest
 from fake_sysfs import write
 
 from commbench.world import environment as module
-from commbench.world.environment import conf_files, differences, environment, fingerprint
+from commbench.world.environment import conf_files, differences, environment
 from commbench.world.versions import nvidia_driver, versions
 
 
@@ -128,7 +128,6 @@ def test_nodes_that_agree():
     conf = [{"/etc/nccl.conf": "# node 0\nNCCL_NET=IB"}, {"/etc/nccl.conf": "NCCL_NET=IB\n\n# node 1\nNCCL_NET=Socket"}]
     nodes = [_node(f"node{i}", {"torch": "2.6.0"}, own[i], conf[i]) for i in range(2)]
     assert differences(nodes) == [] and differences(nodes[:1]) == []
-    assert fingerprint(nodes[0]) == fingerprint(nodes[1])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,6 @@ def test_nodes_that_agree():
 def test_a_difference_is_a_sentence(first, second, sentence):
     nodes = [_node("node0", **first), _node("node1", **second)]
     assert differences(nodes) == [sentence]
-    assert fingerprint(nodes[0]) != fingerprint(nodes[1])
 
 
 def test_many_nodes_share_a_sentence():

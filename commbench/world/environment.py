@@ -3,8 +3,6 @@
 Both are what two nodes may silently differ in; `differences` says in sentences where they do.
 """
 
-import hashlib
-import json
 import os
 import re
 from pathlib import Path
@@ -85,12 +83,6 @@ def conf_files(root=Path("/"), home=None, environ=os.environ) -> dict[str, str]:
         for name, text in texts.items()
         if text is not None or name == named
     }
-
-
-def fingerprint(facts: dict) -> str:
-    """A hash of what should be the same on every node in `facts` (keys: versions, environment, conf_files)."""
-    told = sorted([*key, value] for key, value in _agreeing(facts).items())
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def differences(nodes: list[dict]) -> list[str]:
