@@ -14,13 +14,14 @@ ROOT = Path(commbench.__file__).parent
 FLOORS = {
     "errors": 0, "units": 0, "__init__": 0,
     "world": 1, "timing": 1, "routing": 1,
-    "ops": 2, "results": 2,
-    "suite": 3,
+    "fabrics": 1,
+    "ops": 2, "results": 2, "schedules": 2,
+    "suite": 3, "models": 3,
     "measure": 4, "launch": 4, "reports": 4,
     "cli": 5, "__main__": 5,
 }  # fmt: skip
 RANK_MAY_LOAD = {"torch", "numpy", "mpi4py", "pynvml"}
-RANK_ROOMS = {"world", "timing", "routing", "ops", "results", "measure", "launch", "errors", "units"}
+RANK_ROOMS = {"world", "timing", "routing", "ops", "results", "schedules", "measure", "launch", "errors", "units"}
 
 
 def _files():

@@ -6,6 +6,7 @@ from commbench.ops import OPS
 from commbench.ops.op import call_of
 from commbench.ops.pattern import Pattern, count_wrong, fill
 from commbench.results.records import Point
+from commbench.schedules import catalogue, execute
 from commbench.world.dtypes import DTYPES
 
 
@@ -42,7 +43,7 @@ class Prepared:
         self.buffer = {side: buffers.get(home[side], counts[home[side]] * itemsize) for side in counts}
         self.aligned = all(buffer.aligned for buffer in self.buffer.values())
         send, recv = (world.view(self.buffer[s], point.dtype, first[s], counts[s]) for s in ("send", "recv"))
-        self.run = self.op.prepare(group, self.call, send, recv)
+        self.run = _prepare(group, self.op, point, self.call, send, recv)
 
     def refill(self) -> None:
         """Poison what will be received, then write what will be sent."""
@@ -59,6 +60,16 @@ class Prepared:
     def checkable(self) -> bool:
         by_design = not self.point.in_place or self.op.in_place_checkable or self.point.backend == "mpi"
         return self.op.sized and by_design
+
+
+def _prepare(group, op, point: Point, call, send, recv):
+    """The library's call, or commbench's own schedule for it, ready to run."""
+    family, _, name = point.algorithm.partition(":")
+    if family != "own":
+        return op.prepare(group, call, send, recv)
+    params = point.params
+    schedule = catalogue.build(point.op, name, group.size, params.get("per_node", 1), params.get("pieces", 1))
+    return execute.prepare(group, schedule, call, send, recv)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ each call and have changed their names between versions; the methods below have 
 """
 
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,6 +20,10 @@ _REDOPS = {
     "avg": dist.ReduceOp.AVG,
 }  # fmt: skip
 
+_ARITHMETIC = {
+    "sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "avg": torch.add,
+}  # fmt: skip
+
 _NCCL_REDOPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
 
 
@@ -27,6 +32,7 @@ class TorchGroup:
 
     def __init__(self, pg, rank: int, size: int, device: str):
         self.pg, self.rank, self.size, self.device = pg, rank, size, device
+        self.piece_bytes = 1 << 20 if device == "cpu" else 0  # of a message that is added on arrival; 0: whole
         self._direct = None  # NCCL communicator of our own, made when first needed
 
     def scratch(self, count: int):
@@ -104,25 +110,32 @@ class TorchGroup:
         out_splits, in_splits = [row[self.rank] for row in matrix], list(matrix[self.rank])
         return lambda: call(recv, send, out_splits, in_splits, options).wait()
 
-    def exchange(self, sends, recvs):
-        """All of `sends` and `recvs`, lists of (peer, tensor), at once. Receives are posted first."""
+    def exchange(self, sends, recvs, then=None):
+        """All of `sends` and `recvs`, lists of (peer, tensor), at once. Receives are posted first.
+
+        then[i] is called when recvs[i] is there, while the later ones may still be on their way.
+        """
         if self.device != "cpu":
-            return self._coalesced(sends, recvs)
+            return self._coalesced(sends, recvs, then or ())
         post, push = self.pg.recv, self.pg.send
         ins, outs = [([tensor], peer) for peer, tensor in recvs], [([tensor], peer) for peer, tensor in sends]
-        if len(ins) + len(outs) == 1:  # a ping-pong needs no lists of work
+        if len(ins) + len(outs) == 1 and not then:  # a ping-pong needs no lists of work
             one, (tensors, peer) = (post, ins[0]) if ins else (push, outs[0])
             return lambda: one(tensors, peer, 0).wait()
+        then = then or [_nothing] * len(ins)
 
         def run():
-            pending = [post(tensors, peer, 0) for tensors, peer in ins]
-            pending += [push(tensors, peer, 0) for tensors, peer in outs]
-            for work in pending:
+            incoming = [post(tensors, peer, 0) for tensors, peer in ins]
+            outgoing = [push(tensors, peer, 0) for tensors, peer in outs]
+            for work, after in zip(incoming, then):
+                work.wait()
+                after()
+            for work in outgoing:
                 work.wait()
 
         return run
 
-    def _coalesced(self, sends, recvs):
+    def _coalesced(self, sends, recvs, then):
         # One NCCL group call: sends and receives that wait for each other must be launched together.
         operations = [dist.P2POp(dist.irecv, tensor, group=self.pg, group_peer=peer) for peer, tensor in recvs]
         operations += [dist.P2POp(dist.isend, tensor, group=self.pg, group_peer=peer) for peer, tensor in sends]
@@ -130,8 +143,23 @@ class TorchGroup:
         def run():
             for work in dist.batch_isend_irecv(operations):
                 work.wait()
+            for after in then:
+                after()
 
         return run
+
+    def like(self, array, count):
+        return torch.empty(count, dtype=array.dtype, device=array.device)
+
+    def copy(self, to, source):
+        return partial(to.copy_, source)
+
+    def accumulate(self, into, part, redop):
+        """into = into redop part; an average is a sum until divide()."""
+        return partial(_ARITHMETIC[redop], into, part, out=into)
+
+    def divide(self, array, by):
+        return partial(array.div_, by)
 
     def barrier(self):
         options = c10d.BarrierOptions()
@@ -139,6 +167,10 @@ class TorchGroup:
             options.device_ids = [torch.cuda.current_device()]
         call = self.pg.barrier
         return lambda: call(options).wait()
+
+
+def _nothing():
+    """What follows a message that is received in its place."""
 
 
 def _copy_first(send, recv, run):

@@ -104,14 +104,12 @@ def rank_mpi() -> None:
     from commbench.world.mpi_world import MpiWorld
 
     world = MpiWorld()
-    for size in SIZES:
-        ratios = compare(world, size)
-        if world.rank == 0:
-            report("mpi", size, ratios)
+    measure(world)
     world.close()
 
 
-def gloo() -> None:
+def on_gloo(ranks: int, measure) -> None:
+    """`measure(world)` on `ranks` forked Gloo ranks."""
     import os
     import socket
     from datetime import timedelta
@@ -123,21 +121,23 @@ def gloo() -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen(8)
+        listener.listen(2 * ranks)
         pids = []
-        for rank in range(2):
+        for rank in range(ranks):
             pid = os.fork()
             if pid == 0:
                 try:
                     serve = {"master_listen_fd": listener.fileno()} if rank == 0 else {}
                     store = dist.TCPStore(
-                        *listener.getsockname(), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False, **serve
+                        *listener.getsockname(),
+                        ranks,
+                        rank == 0,
+                        timedelta(seconds=60),
+                        wait_for_workers=False,
+                        **serve,
                     )
-                    world = TorchWorld("gloo", rank, 2, store, 60)
-                    for size in SIZES:
-                        ratios = compare(world, size)
-                        if rank == 0:
-                            report("gloo", size, ratios)
+                    world = TorchWorld("gloo", rank, ranks, store, 60)
+                    measure(world)
                     world.close()
                 finally:
                     sys.stdout.flush()
@@ -147,11 +147,18 @@ def gloo() -> None:
             os.waitpid(pid, 0)
 
 
+def measure(world) -> None:
+    for size in SIZES:
+        ratios = compare(world, size)
+        if world.rank == 0:
+            report(world.backend, size, ratios)
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["rank"]:
         rank_mpi()
     else:
         from commbench.launch.mpirun import mpirun_command
 
-        gloo()
+        on_gloo(2, measure)
         subprocess.run(mpirun_command(2, [__file__, "rank"]), check=True)
