@@ -79,9 +79,11 @@ def _place(panel: Panel, panels: list[Panel]) -> str:
     """What tells this panel from the others of its operation."""
     others = [one.first for one in panels if one.op == panel.op and one is not panel]
     point, words = panel.first, []
+    if panel.by_algorithm:
+        words.append(text(point.backend, 30))
     if any(other.ranks != point.ranks for other in others):
         words.append(f"{point.ranks} ranks")
-    if any(other.ranks == point.ranks for other in others):
+    if any(other.ranks == point.ranks and not panel.by_algorithm for other in others):
         words += [text(point.group.rpartition(" #")[0] or point.group, 30), point.scope]
     if panel.oversubscribed:
         words.append("oversubscribed")

@@ -21,16 +21,16 @@ def size_ticks(sizes: list[int]) -> tuple[list[int], list[str]]:
     return values, [format_size(value) for value in values]
 
 
-def line_figure(panel: Panel, colour: dict[str, str]) -> dict:
+def line_figure(panel: Panel, paint) -> dict:
     """The lines of a panel: busbw on the left, time on the right, under one legend."""
     data, named = [], set()
     for series, name, symbol in zip(panel.lines, names(panel, panel.lines), symbols(panel), strict=True):
         entry = {"type": "scatter", "name": name, "legendgroup": name}
         if not panel.many_groups:
-            data += _bands(series, colour[series.backend], entry)
+            data += _bands(series, paint(panel, series), entry)
         style = {
             "line": {
-                "color": colour[series.backend],
+                "color": paint(panel, series),
                 "width": 1 if panel.many_groups else 1.8,
                 "dash": "dot" if series.in_place else "solid",
             },

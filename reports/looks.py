@@ -5,7 +5,7 @@ Names from the run are escaped, since plotly reads a subset of HTML in every tex
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from commbench.reports.rows import Row, figure, span
 from commbench.reports.series import Panel, Series, Spot, apart
@@ -14,6 +14,10 @@ from commbench.units import format_size
 
 _COLOURS = {"gloo": "#3d85c6", "nccl": "#2e9e6b", "mpi": "#e08a1e"}
 _OTHER_COLOURS = ("#9a6fc4", "#c2557f", "#8a8f2d", "#7a7a7a")
+# Where algorithms are compared, each has a colour of its own instead; the library's choice keeps its backend's.
+_ALGORITHM_COLOURS = (
+    "#c2557f", "#7a5bb5", "#2e9e6b", "#b5651d", "#1fa2a8", "#8a8f2d", "#d1495b", "#5b6abf", "#6f7f8f",
+)  # fmt: skip
 WRONG_COLOUR = "#e0312d"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagon")
 
@@ -22,6 +26,18 @@ def colours(backends: list[str]) -> dict[str, str]:
     """One colour a backend; the well-known ones have theirs on every page."""
     others = [backend for backend in backends if backend not in _COLOURS]
     return _COLOURS | {backend: _OTHER_COLOURS[i % len(_OTHER_COLOURS)] for i, backend in enumerate(others)}
+
+
+def painter(panels: Sequence[Panel], colour: dict[str, str]) -> Callable[[Panel, Series], str]:
+    """The colour of a series in a panel: of its algorithm where the panel compares them, else of its backend."""
+    compared = [one.algorithm for panel in panels if panel.by_algorithm for one in panel.lines + panel.variants]
+    known = [name for name in dict.fromkeys(compared) if name != "library"]
+    own = {name: _ALGORITHM_COLOURS[i % len(_ALGORITHM_COLOURS)] for i, name in enumerate(known)}
+
+    def paint(panel: Panel, series: Series) -> str:
+        return own.get(series.algorithm, colour[series.backend]) if panel.by_algorithm else colour[series.backend]
+
+    return paint
 
 
 def text(value, limit: int = 60) -> str:

@@ -9,8 +9,9 @@ from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
 from commbench.reports.figures import line_figure
-from commbench.reports.looks import colours, names
+from commbench.reports.looks import colours, names, painter
 from commbench.reports.rows import Row, figure, rows_of
+from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import Panel, panels, same
 from commbench.reports.table import slowest, table
 from commbench.reports.verdict import verdict
@@ -52,6 +53,7 @@ def page(run: Run) -> str:
         backends=[(backend, colour[backend]) for backend in backends],
         overview=overview_figure(drawn, colour),
         sections=_sections(drawn, colour),
+        schedules=schedule_sections([row.point for row in rows if row.ok]),
         undrawn=_undrawn(rows, drawn),
         launches=len({row.sample.launch for row in rows}),
         table=table(rows),
@@ -69,13 +71,13 @@ def _policy(scripts: list[str]) -> str:
 
 def _sections(drawn: list[Panel], colour: dict[str, str]) -> list[dict]:
     """A section for each operation, with the figures of each of its panels."""
-    sections = {}
+    sections, paint = {}, painter(drawn, colour)
     for panel in drawn:
         sections.setdefault(panel.op, []).append({
             "panel": panel,
             "same": same(panel.lines or panel.variants),
             "same_of_variants": same(panel.variants),
-            "lines": line_figure(panel, colour) if panel.lines else None,
+            "lines": line_figure(panel, paint) if panel.lines else None,
             "variants": variants_figure(panel, colour) if panel.variants else None,
             "lagging": _lagging(panel),
         })  # fmt: skip

@@ -61,6 +61,12 @@ class Series:
     gaps: frozenset[int]
 
     @property
+    def algorithm(self) -> str:
+        """As asked for, with its protocol where one was."""
+        told = dict(self.traits)
+        return "/".join(filter(None, (told["algorithm"] or "library", told["protocol"])))
+
+    @property
     def in_place(self) -> bool:
         return ("in_place", "in place") in self.traits
 
@@ -85,6 +91,11 @@ class Panel:
     variants: tuple[Series, ...]
 
     @property
+    def by_algorithm(self) -> bool:
+        """Whether it compares algorithms; then it is of one backend."""
+        return len({series.algorithm for series in self.lines + self.variants}) > 1
+
+    @property
     def many_groups(self) -> bool:
         return len(self.groups) >= MANY_GROUPS
 
@@ -102,13 +113,17 @@ class Panel:
 def panels(rows: list[Row]) -> list[Panel]:
     """One panel per operation, world size, ranks of the group, scope and split that has a time to draw.
 
-    Operations stand in the order in which they first come.
+    Where algorithms are compared, also per backend. Operations stand in the order in which they first come.
     """
+    algorithms = defaultdict(set)
+    for row in rows:
+        algorithms[row.point.op].add((row.point.algorithm, row.point.protocol))
     found = defaultdict(list)
     for row in rows:
         point = row.point
         split = point.group.rpartition(" #")[0]  # "DIV 8 #3" is one of the groups of the split "DIV 8"
-        found[point.op, point.world_size, point.ranks, point.scope, split].append(row)
+        backend = point.backend if len(algorithms[point.op]) > 1 else ""
+        found[point.op, point.world_size, point.ranks, point.scope, split, backend].append(row)
     ops = list(dict.fromkeys(row.point.op for row in rows))
     made = [_panel(found[key]) for key in sorted(found, key=lambda key: ops.index(key[0]))]
     return [panel for panel in made if panel.lines or panel.variants]
@@ -169,8 +184,9 @@ def _traits(point: Point) -> tuple[tuple[str, str], ...]:
         "over_ranks": "" if point.over_ranks == "max" else f"{point.over_ranks} over ranks",
         "in_place": "in place" if point.in_place else "",
     }
-    # What follows the size (the size asked for, a traffic matrix) is no trait of a series.
-    plain = {n: v for n, v in point.params.items() if isinstance(v, str | int | float) and n != "requested_bytes"}
+    # What follows the size (the size asked for, the pieces of a pipeline, a traffic matrix) is no trait of a series.
+    follows = ("requested_bytes", "pieces")
+    plain = {n: v for n, v in point.params.items() if isinstance(v, str | int | float) and n not in follows}
     return (*words.items(), *((f"params.{n}", f"{n.replace('_', ' ')} {v}") for n, v in plain.items()))
 
 

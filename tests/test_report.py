@@ -13,9 +13,10 @@ from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
 from commbench.reports.figures import line_figure, size_ticks
-from commbench.reports.looks import WRONG_COLOUR, colours
+from commbench.reports.looks import WRONG_COLOUR, colours, painter
 from commbench.reports.page import page, write_report
 from commbench.reports.rows import figure, rows_of
+from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import panels
 from commbench.reports.table import COLUMNS, table
 from commbench.reports.verdict import verdict
@@ -28,6 +29,10 @@ from commbench.results.store import load_run
 
 EVIL = '</script><img src=x onerror="alert(1)"><b>&amp;'
 COLOURS = colours(["gloo", "nccl", "mpi", "other", EVIL])
+
+
+def _lines_of(panel):
+    return line_figure(panel, painter([panel], COLOURS))
 
 
 def point(op="all_reduce", backend="gloo", size_bytes=1024, ranks=4, **keys) -> Point:
@@ -181,7 +186,7 @@ def test_figures_are_plotly_figures():
     rows = rows_of([*sweep(), *sweep(in_place=True), sample(point(dtype="float16")), wrong])
     (panel,) = panels(rows)
     assert len(panel.lines) == 2 and len(panel.variants) == 2
-    for drawn in (line_figure(panel, COLOURS), variants_figure(panel, COLOURS), overview_figure([panel], COLOURS)):
+    for drawn in (_lines_of(panel), variants_figure(panel, COLOURS), overview_figure([panel], COLOURS)):
         go.Figure(drawn)  # raises on a property that plotly does not have
 
 
@@ -191,11 +196,11 @@ def _lines(drawn: dict, axis: str) -> list[dict]:
 
 def test_a_line_for_each_way_of_measuring():
     ways = [
-        {}, {"backend": "mpi"}, {"algorithm": "own:ring"}, {"dtype": "float16"}, {"in_place": True},
+        {}, {"backend": "mpi"}, {"dtype": "float16"}, {"in_place": True},
         {"timing": "streaming", "batch": 20}, {"redop": "max"}, {"params": {"window": 4}},
     ]  # fmt: skip
     (panel,) = panels(rows_of([s for way in ways for s in sweep(**way)]))
-    lines = _lines(line_figure(panel, COLOURS), "x")
+    lines = _lines(_lines_of(panel), "x")
     assert len(lines) == len(ways) and len({line["name"] for line in lines}) == len(ways)
     assert [line["line"]["color"] for line in lines].count(COLOURS["mpi"]) == 1
     assert [line["line"]["dash"] for line in lines].count("dot") == 1
@@ -229,7 +234,7 @@ def test_only_ok_rows_are_drawn_and_lines_break_at_the_others():
     samples = sweep()
     samples[3] = replace(samples[3], status="wrong", wrong=7)
     samples[6] = failed(samples[6].point, "error", "lost")
-    drawn = line_figure(panels(rows_of(samples))[0], COLOURS)
+    drawn = _lines_of(panels(rows_of(samples))[0])
     for axis in ("x", "x2"):
         (line,) = _lines(drawn, axis)
         sizes = [2**k for k in range(3, 13)]
@@ -241,7 +246,7 @@ def test_only_ok_rows_are_drawn_and_lines_break_at_the_others():
 
 
 def test_figures_hold_the_metrics():
-    drawn = line_figure(panels(rows_of([sample(point(size_bytes=2**20), 100.0)]))[0], COLOURS)
+    drawn = _lines_of(panels(rows_of([sample(point(size_bytes=2**20), 100.0)]))[0])
     (busbw,), (time,) = _lines(drawn, "x"), _lines(drawn, "x2")
     assert time["y"] == [pytest.approx(100.0)]
     assert busbw["y"] == [pytest.approx(2**20 / 100e3 * 1.5)]  # 2(n-1)/n of 4 ranks
@@ -254,7 +259,7 @@ def test_several_launches_pool_medians():
     (panel,) = panels(rows_of(samples))
     (spot,) = panel.lines[0].spots
     assert spot.time_us == pytest.approx(110) and spot.band_us == (pytest.approx(100), pytest.approx(130))
-    hover = _lines(line_figure(panel, COLOURS), "x")[0]["hovertext"][0]
+    hover = _lines(_lines_of(panel), "x")[0]["hovertext"][0]
     assert "lowest to highest of 3 launches" in hover and "60 samples" in hover
 
 
@@ -266,14 +271,14 @@ def test_many_groups_share_a_look_and_the_slowest_is_named(tmp_path):
     ]
     run = save(tmp_path, samples)
     (panel,) = panels(rows_of(run.samples()))
-    drawn = line_figure(panel, COLOURS)
+    drawn = _lines_of(panel)
     assert len(_lines(drawn, "x")) == 8 and sum(t["showlegend"] for t in drawn["data"]) == 1
     assert "slowest of 8 groups at 16K is DIV 4 #5 with 150 µs" in " ".join(Page(page(run)).text.split())
 
 
 def test_one_rank_has_no_busbw(tmp_path):
     run = save(tmp_path, sweep(ranks=1))
-    drawn = line_figure(panels(rows_of(run.samples()))[0], COLOURS)
+    drawn = _lines_of(panels(rows_of(run.samples()))[0])
     assert not _lines(drawn, "x") and len(_lines(drawn, "x2")) == 1
     assert "does not apply" in drawn["layout"]["annotations"][0]["text"]
     assert _cells(run)["busbw, GB/s"] == ("n/a", None)
@@ -384,3 +389,37 @@ def test_figure_of_a_number():
     assert [figure(value) for value in (None, 0, 0.0004, 0.01234, 12.3456, 999.96, 48123.4)] == [
         "–", "0", "<0.001", "0.01234", "12.35", "1000", "48123",
     ]  # fmt: skip
+
+
+def test_algorithms_are_compared_within_a_backend_each_in_its_colour():
+    samples = [
+        s for b in ("gloo", "mpi") for a in ("library", "own:ring", "ring") for s in sweep(backend=b, algorithm=a)
+    ]
+    drawn = panels(rows_of(samples))
+    assert [panel.first.backend for panel in drawn] == ["gloo", "mpi"] and all(panel.by_algorithm for panel in drawn)
+    paint = painter(drawn, COLOURS)
+    used = [[paint(panel, series) for series in panel.lines] for panel in drawn]
+    assert len(set(used[0])) == len(set(used[1])) == 3
+    assert used[0][1:] == used[1][1:] and used[0][0] == COLOURS["gloo"] and used[1][0] == COLOURS["mpi"]
+
+
+def test_pieces_of_a_pipeline_do_not_cut_its_line():
+    points = [point(size_bytes=2**k, algorithm="own:tree", params={"pieces": 2 ** (k // 8)}) for k in range(3, 24)]
+    assert len(panels(rows_of([sample(p) for p in points]))[0].lines) == 1
+
+
+def test_schedules_are_drawn_with_what_went_over_each_link():
+    points = [
+        point(size_bytes=4 * count, count=count, ranks=4, algorithm="own:ring") for count in (16, 1 << 20)
+    ] + [
+        point(size_bytes=4096, count=1024, ranks=4, algorithm="own:hierarchical", params={"per_node": 2}),
+        point(size_bytes=4096, count=1024, ranks=65, algorithm="own:tree", params={"pieces": 1}),
+        point(size_bytes=4096, count=1024),
+    ]  # fmt: skip
+    ring, hierarchical, tree = schedule_sections(points)
+    assert ring["title"] == "all_reduce by own:ring on 4 ranks: 6 steps"
+    assert ring["caption"].startswith("24.00 MiB in all for a size of 4.00 MiB; a rank sends 6.00 MiB to 6.00 MiB")
+    added, kept, links = go.Figure(ring["figure"]).data  # plotly takes it as it is
+    assert len(added.x) == len(kept.x) == 3 * 4 * 3  # 3 steps of 4 messages, each a line and a gap
+    assert [[cell for cell in row if cell] for row in links.z] == [[6.0]] * 4
+    assert hierarchical["figure"] and tree["figure"] is None and "more than 64 ranks" in tree["caption"]
