@@ -6,13 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commbench.schedules import pat, tree
-from commbench.schedules.catalogue import PIPELINED, SCHEDULES, build, params, per_node, refusal
+from commbench.schedules.catalogue import BY_NODE, PIPELINED, SCHEDULES, build, params, per_node, refusal
 from commbench.schedules.counting import bounds, count
 from commbench.schedules.proof import prove
 from commbench.schedules.schedule import Block, Schedule, one_by_one, step
 
 NAMES = [(op, name) for op in SCHEDULES for name in SCHEDULES[op]]
-BY_NODE = {("all_reduce", "hierarchical"), ("all_to_all", "two_level")}
 SIZES = [*range(1, 65), 67, 71, 97]
 
 
@@ -22,14 +21,13 @@ def divisors(n):
 
 def shapes(op, name, n):
     """Every (ranks per node, pieces) worth a test at n ranks."""
-    if (op, name) in BY_NODE:
-        return [(g, 1) for g in divisors(n)]
-    return [(1, pieces) for pieces in (1, 2, 5)] if (op, name) in PIPELINED else [(1, 1)]
+    per_node = divisors(n) if (op, name) in BY_NODE else [1]
+    return [(g, pieces) for g in per_node for pieces in ((1, 2, 5) if (op, name) in PIPELINED else (1,))]
 
 
 @pytest.mark.parametrize("op, name", [pair for pair in NAMES if pair[0] != "all_to_all"])
 def test_each_contribution_arrives_exactly_once(op, name):
-    for n in SIZES:
+    for n in SIZES if name != "rail_ring" else [*range(1, 33), 48]:  # it has n * g chunks
         for g, pieces in shapes(op, name, n)[:: 1 if n < 24 else 2]:
             prove(build(op, name, n, g, pieces))
 
@@ -73,7 +71,8 @@ def test_a_step_has_one_message_from_and_to_each_rank(op, name):
             for one in build(op, name, n, g, pieces).steps():
                 assert one.src.size, "an empty step"
                 pairs = np.unique(np.stack([one.src, one.dst]), axis=1)
-                assert np.bincount(pairs[0]).max() == np.bincount(pairs[1]).max() == 1
+                most = 2 if name == "rail_ring" and 1 < g < n else 1  # within the node and to the next one
+                assert np.bincount(pairs[0]).max() == np.bincount(pairs[1]).max() == most
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 16, 31, 64])
@@ -93,6 +92,16 @@ def test_hierarchical_moves_little_between_nodes(k, g):
     assert set(counted.sent_between_nodes) == {2 * (k - 1) * elements // (k * g)}  # two passes between nodes
     assert set(counted.received_between_nodes) == set(counted.sent_between_nodes)
     assert set(counted.sent - counted.sent_between_nodes) == {2 * (g - 1) * elements // g}
+
+
+@pytest.mark.parametrize("k, g", [(2, 8), (4, 4), (3, 2)])
+def test_rings_on_all_rails_share_the_traffic_between_nodes(k, g):
+    n, elements = k * g, 16 * 9 * 8 * 5
+    counted = count(build("all_reduce", "rail_ring", n, g), elements, per_node=g)
+    assert counted.sent.sum() == 2 * elements * (n - 1)
+    assert set(counted.sent_between_nodes) == {2 * elements * (n - 1) // n // g}
+    one_ring = count(build("all_reduce", "ring", n), elements, per_node=g)
+    assert one_ring.sent_between_nodes.max() == g * counted.sent_between_nodes.max()
 
 
 def test_in_switch_reduction_moves_one_nth_more_than_the_data():
@@ -155,7 +164,7 @@ def test_slices_are_as_equal_as_can_be(chunks, elements):
 
 def test_refusals_and_parameters():
     assert "has no schedules of its own for gather" in refusal("gather", "ring", [0, 0])
-    assert "it has ring, tree" in refusal("all_reduce", "rong", [0, 0])
+    assert "it has ring, rail_ring, tree" in refusal("all_reduce", "rong", [0, 0])
     assert "simulated and drawn, not executed" in refusal("all_reduce", "nvls", [0, 0])
     assert "same number of ranks on every node" in refusal("all_reduce", "hierarchical", [0, 0, 1])
     assert "in-place" in refusal("all_to_all", "bruck", [0, 0], in_place=True)

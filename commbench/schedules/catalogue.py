@@ -7,12 +7,14 @@ from commbench.schedules.schedule import Schedule
 SCHEDULES = {
     "all_reduce": {
         "ring": lambda n, g, p: ring.all_reduce(n),
+        "rail_ring": lambda n, g, p: ring.rail_ring(n, g),
         "tree": lambda n, g, p: tree.all_reduce(n, p),
         "recursive_doubling": lambda n, g, p: doubling.all_reduce(n),
         "rabenseifner": lambda n, g, p: doubling.rabenseifner(n),
         "hierarchical": lambda n, g, p: hierarchical.all_reduce(n, g),
+        "hierarchical_tree": lambda n, g, p: hierarchical.all_reduce_by_trees(n, g, p),
         "binomial": lambda n, g, p: binomial.all_reduce(n),
-        "nvls": lambda n, g, p: nvls.all_reduce(n),
+        "nvls": lambda n, g, p: nvls.all_reduce(n, p),
     },
     "all_gather": {
         "ring": lambda n, g, p: ring.all_gather(n),
@@ -37,22 +39,31 @@ SCHEDULES = {
         "scatter_all_gather": lambda n, g, p: binomial.scatter_all_gather(n),
     },
 }  # fmt: skip
-PIPELINED = {("all_reduce", "tree"), ("broadcast", "chain")}
-_BY_NODE = {("all_reduce", "hierarchical"), ("all_to_all", "two_level")}
+PIPELINED = {
+    ("all_reduce", "tree"), ("all_reduce", "hierarchical_tree"), ("all_reduce", "nvls"), ("broadcast", "chain"),
+}  # fmt: skip
+BY_NODE = {
+    ("all_reduce", "rail_ring"), ("all_reduce", "hierarchical"), ("all_reduce", "hierarchical_tree"),
+    ("all_to_all", "two_level"),
+}  # fmt: skip
 
 PIECE_BYTES = 1 << 18
 _MOST_PIECES = 64
 
 
 def params(op: str, name: str, node_of: list[int], size_bytes: int) -> dict[str, int]:
-    """What build() needs beside the number of ranks, to stand with the result: pieces of about PIECE_BYTES that a
-    pipeline cuts its data (of a tree: half of it) into, and the ranks per node of a schedule that knows nodes."""
-    if (op, name) in _BY_NODE:
-        return {"per_node": per_node(node_of)}
+    """What build() needs beside the number of ranks, to stand with the result.
+
+    The ranks per node of a schedule that knows nodes, and the pieces of about PIECE_BYTES that a pipeline cuts its data
+    (each of two trees: half of it) into.
+    """
+    found = {}
+    if (op, name) in BY_NODE:
+        found["per_node"] = per_node(node_of)
     if (op, name) in PIPELINED:
-        share = size_bytes // 2 if name == "tree" else size_bytes
-        return {"pieces": min(max(share // PIECE_BYTES, 1), _MOST_PIECES)}
-    return {}
+        share = size_bytes // (1 if name == "chain" else 2 * found.get("per_node", 1))
+        found["pieces"] = min(max(share // PIECE_BYTES, 1), _MOST_PIECES)
+    return found
 
 
 def build(op: str, name: str, ranks: int, per_node: int = 1, pieces: int = 1) -> Schedule:
@@ -70,7 +81,7 @@ def refusal(op: str, name: str, node_of: list[int], in_place: bool = False) -> s
         return "own:nvls is a schedule over a switch that reduces: it can be simulated and drawn, not executed"
     if op == "all_to_all" and in_place:
         return f"own:{name} has no in-place form: it sends blocks of the memory that others already write to"
-    if (op, name) in _BY_NODE and per_node(node_of) is None:
+    if (op, name) in BY_NODE and per_node(node_of) is None:
         return f"own:{name} needs the same number of ranks on every node, and the ranks of a node one after another"
     return None
 

@@ -1,8 +1,11 @@
 """all_reduce on two levels: reduce_scatter within the node, all_reduce between nodes, all_gather within the node."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from commbench.schedules.schedule import Block, Schedule, backwards, step
+from commbench.schedules import tree
+from commbench.schedules.schedule import Block, Schedule, Step, backwards, step
 
 
 def all_reduce(n: int, per_node: int) -> Schedule:
@@ -13,13 +16,38 @@ def all_reduce(n: int, per_node: int) -> Schedule:
     """
     g, k = per_node, n // per_node
     node, local = np.divmod(np.arange(n), g)
-    following = node * g + (local + 1) % g
     counterpart = (node + 1) % k * g + local
-    # Round the node rank i first sends slice i - 1, and ends with slice i; the all_gather starts from there.
-    inside = Block((step(np.arange(n), following, local * k, k),), g - 1, -k, n)
-    outside = Block((step(np.arange(n), counterpart, local * k + node),), k - 1, -1, k)
-    gather_inside, gather_outside = (inside,) if g > 1 else (), (outside,) if k > 1 else ()
-    blocks = (
-        backwards(gather_inside, reduce=True) + backwards(gather_outside, reduce=True) + gather_outside + gather_inside
+    pass_on = (Block((step(np.arange(n), counterpart, local * k + node),), k - 1, -1, k),) if k > 1 else ()
+    return _around("hierarchical", n, g, k, backwards(pass_on, reduce=True) + pass_on)
+
+
+def all_reduce_by_trees(n: int, per_node: int, pieces: int = 8) -> Schedule:
+    """Rings within the node, and between nodes a double binary tree for each local rank."""
+    g, k = per_node, n // per_node
+    between = tree.all_reduce(k, pieces)
+    blocks = tuple(
+        replace(block, steps=tuple(_on_every_rail(one, g, between.n_chunks) for one in block.steps))
+        for block in between.blocks
     )
-    return Schedule("all_reduce", "hierarchical", n, n, blocks)
+    return _around("hierarchical_tree", n, g, between.n_chunks, blocks)
+
+
+def _on_every_rail(one: Step, g: int, chunks: int) -> Step:
+    """A step between nodes as one between the ranks of each local number, which has `chunks` chunks of its own."""
+    rail, row = (column.ravel() for column in np.meshgrid(np.arange(g), np.arange(one.src.size), indexing="ij"))
+    src, dst = one.src[row] * g + rail, one.dst[row] * g + rail
+    return step(src, dst, one.first[row] + rail * chunks, one.count[row], one.reduce[row])
+
+
+def _around(name: str, n: int, g: int, parts: int, between: tuple[Block, ...]) -> Schedule:
+    """`between` with a ring reduce_scatter within the nodes before it and an all_gather after it.
+
+    A slice is `parts` chunks. Round the node rank i ends with slice i, and the all_gather starts from there.
+    """
+    if g == 1:
+        return Schedule("all_reduce", name, n, parts, between)
+    node, local = np.divmod(np.arange(n), g)
+    after, before = node * g + (local + 1) % g, node * g + (local - 1) % g
+    gather = Block((step(np.arange(n), after, local * parts, parts),), g - 1, -parts, g * parts)
+    scatter = Block((step(np.arange(n), before, local * parts, parts),), g - 1, parts, g * parts)
+    return Schedule("all_reduce", name, n, g * parts, (*backwards((scatter,), reduce=True), *between, gather))

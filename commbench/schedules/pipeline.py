@@ -26,6 +26,12 @@ def pipelined(src, dst, start, first, pieces: int, n_chunks: int, period: int, r
     return one_by_one(_busy(ramp_up)) + middle + one_by_one(_busy(ramp_down))
 
 
+def best_pieces(depth: int, size_bytes: float, latency_us: float, us_per_byte: float) -> int:
+    """How many pieces make a pipeline of `depth` hops fastest: (depth + p) (latency + size / p per byte) is least at
+    p = sqrt(depth * size * us_per_byte / latency)."""
+    return max(1, round((depth * size_bytes * us_per_byte / latency_us) ** 0.5))
+
+
 def _busy(steps: list[Step]) -> tuple[Step, ...]:
     """Without those in which nobody sends."""
     return tuple(one for one in steps if one.src.size)
