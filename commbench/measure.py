@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from commbench.ops import OPS
+from commbench.ops import OPS, algorithms
 from commbench.ops.op import Op, call_of
 from commbench.ops.prepared import Buffers, Prepared
 from commbench.results.plan import Settings
@@ -216,8 +216,7 @@ def _sample(op: Op, point: Point, rows, timed: _Timed, i: int, warmup, started_a
     wrong = sum(checked) if checked else None
     errors = [row["error"] for row in rows if row["error"] is not None]
     error_max = max(errors) if errors else None
-    seen = facts.seen if point.group == "all" else {}
-    algorithm, protocol = seen.get(f"{point.op} {point.size_bytes}") or seen.get(point.op) or ("not observed",) * 2
+    algorithm, protocol = algorithms.seen(point, facts.seen)
     return replace(
         Sample(point, facts.launch, started_at),
         clock=clock,

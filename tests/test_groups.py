@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commbench.errors import UsageError
-from commbench.suite.groups import split_groups
+from commbench.suite.groups import NotHere, circle, split_groups, split_rounds
 
 fixed = settings(derandomize=True, database=None, deadline=None, max_examples=300)
 
@@ -100,3 +100,42 @@ def test_any_text_is_a_split_or_a_usage_error(text, ranks):
         return
     named = [rank for group in groups for rank in group]
     assert named and len(set(named)) == len(named) and set(named) <= set(range(ranks))
+
+
+@pytest.mark.parametrize(
+    "split, node_of, rounds",
+    [
+        ("node", [0, 0, 1, 1], [[("node #0", (0, 1)), ("node #1", (2, 3))]]),
+        ("node", [0, 0, 1], [[("node #0", (0, 1))]]),
+        ("Rail", [0, 0, 1, 1], [[("rail #0", (0, 2)), ("rail #1", (1, 3))]]),
+        ("rail", [0, 1, 0, 1], [[("rail #0", (0, 1)), ("rail #1", (2, 3))]]),  # ranks dealt out to nodes in turn
+        ("rail", [0, 0, 0, 1], [[("rail #0", (0, 3))]]),
+        ("rail 0", [0, 0, 1, 1], [[("rail #0", (0, 2))]]),
+        ("pair intra", [0, 1, 1], [[("pair 1,2", (1, 2))]]),
+        ("pair  inter", [1, 1, 0], [[("pair 0,2", (0, 2))]]),
+        ("pairs", [0, 0, 0], [[("round 1: 1,2", (1, 2))], [("round 2: 0,2", (0, 2))], [("round 3: 0,1", (0, 1))]]),
+        ("DIV 2", [0, 0, 0], [[("DIV 2 #0", (0, 1)), ("DIV 2 #1", (2,))]]),
+    ],
+)  # fmt: skip
+def test_groups_by_place(split, node_of, rounds):
+    assert sorted(split_rounds(split, node_of)) == sorted(rounds)
+
+
+@pytest.mark.parametrize("split", ["rail", "rail 0", "pair inter"])
+def test_one_node_has_nothing_between_nodes(split):
+    with pytest.raises(NotHere, match="all ranks are on one node"):
+        split_rounds(split, [0, 0])
+
+
+@pytest.mark.parametrize("split", ["node", "pair intra"])
+def test_one_rank_a_node_has_nothing_within(split):
+    with pytest.raises(NotHere, match="every node has one rank"):
+        split_rounds(split, [0, 1, 2])
+
+
+@pytest.mark.parametrize("n", range(1, 34))
+def test_every_pair_meets_once_and_no_rank_is_in_two_pairs_at_a_time(n):
+    rounds = circle(n)
+    assert sorted(pair for one in rounds for pair in one) == [(a, b) for a in range(n) for b in range(a + 1, n)]
+    assert all(len({rank for pair in one for rank in pair}) == 2 * len(one) for one in rounds)
+    assert len(rounds) == (0 if n < 2 else n - 1 if n % 2 == 0 else n)

@@ -21,7 +21,7 @@ def plan(ranks=2, backends=("gloo",), measures=None, **keys):
 
 
 def needed(made, per_node=2):
-    return needed_bytes(made, {world_size: per_node for _, world_size in made.worlds()})
+    return needed_bytes(made, {world.ranks: per_node for world in made.worlds()})
 
 
 def test_buffers_of_all_ranks_of_a_node_count():

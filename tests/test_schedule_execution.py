@@ -143,7 +143,7 @@ def _run(tmp_path, op, backend, ranks, *more):
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_on_real_ranks(tmp_path, backend):
     rows = _run(tmp_path, "all_reduce", backend, 3, "--size", "8,1000,3M")
-    assert len(rows) == 3 * 6
+    assert len(rows) == 3 * 8
     assert {row["params"].get("pieces") for row in rows if row["algorithm"] == "own:tree"} == {1, 6}
 
 

@@ -153,7 +153,7 @@ def test_all_errors_are_told_at_once_with_their_paths():
         ("op", "all"), ("op", 3), ("op", None), ("op", [["all_reduce"]]), ("op", {"a": 1}), ("op", True),
         ("backend", "foo"), ("backend", "GLOO"), ("backend", 1), ("backend", ["gloo", ["mpi"]]),
         ("ranks", 3.5), ("ranks", 0), ("ranks", -2), ("ranks", "4"), ("ranks", True), ("ranks", [2]), ("ranks", 2.0),
-        ("algorithm", "own:ring"), ("algorithm", 1), ("algorithm", [["library"]]),
+        ("algorithm", "rign"), ("algorithm", "own:rign"), ("algorithm", "ring/x"), ("algorithm", 1), ("algorithm", [["library"]]),
         ("dtype", "float31"), ("dtype", 32), ("dtype", [["float32"]]), ("dtype", {}), ("dtype", None),
         ("redop", "xor"), ("redop", 1), ("root", -1), ("root", 1.5), ("root", "0"), ("root", True), ("root", ["all"]),
         ("in_place", "yes"), ("in_place", 1), ("in_place", "both"), ("timing", "fast"), ("timing", 1),

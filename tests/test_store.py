@@ -207,7 +207,7 @@ def test_a_plans_hash_tells_what_is_measured_and_how():
 
 def test_worlds_are_in_the_order_of_the_plan():
     steps = ((POINTS[0],), (replace(POINTS[1], backend="mpi"),), (POINTS[2],), (replace(POINTS[0], world_size=4),))
-    assert Plan("x", steps, Settings()).worlds() == [("gloo", 2), ("mpi", 2), ("gloo", 4)]
+    assert Plan("x", steps, Settings()).worlds() == [("gloo", 2, ()), ("mpi", 2, ()), ("gloo", 4, ())]
 
 
 def plan_json(**changes):

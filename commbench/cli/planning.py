@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -56,8 +57,11 @@ def suite_tables(args) -> dict:
         tables = read_suite(args.suite)
     if args.backend:
         tables["backend"] = _words(args.backend)
-    if args.launches is not None:
-        tables["launches"] = args.launches
+    for key in ("launches", "seed"):
+        if getattr(args, key) is not None:
+            tables[key] = getattr(args, key)
+    if args.refine:
+        tables["refine"] = True
     settings = {
         "iters": args.iters, "warmup": args.warmup, "target": args.target, "budget_s": args.budget,
         "checks": args.checks, "timeout_s": args.timeout,
@@ -67,7 +71,7 @@ def suite_tables(args) -> dict:
         tables["settings"] = {**tables.get("settings", {}), **given}
     axes = {
         key: _words(value)
-        for key in ("dtype", "redop", "root", "timing", "batch", "window")
+        for key in ("algorithm", "dtype", "redop", "root", "timing", "batch", "window")
         if (value := getattr(args, key))
     }
     for key in {"root", "batch", "window"} & set(axes):
@@ -130,8 +134,12 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
     check_backends(backends, per_node, joined)
     steps = expand(suite, ranks, backends, node_of, joined)
     settings = Settings(**suite.settings.model_dump())
-    plan = Plan(suite.name, steps, settings, suite.launches, ("commbench", *sys.argv[1:]), now())
-    sharing = {world_size: per_node if world_size == ranks else world_size for _, world_size in plan.worlds()}
+    seed = suite.seed
+    if seed is None and suite.launches > 1:
+        seed = secrets.randbelow(2**31)
+    command = ("commbench", *sys.argv[1:])
+    plan = Plan(suite.name, steps, settings, suite.launches, command, now(), seed, suite.refine)
+    sharing = {world.ranks: per_node if world.ranks == ranks else world.ranks for world in plan.worlds()}
     for place, available in ((("nccl",), gpu_available_bytes), (("gloo", "mpi"), available_bytes)):
         part = replace(plan, steps=tuple(step for step in steps if step[0].backend in place))
         if part.steps:

@@ -27,6 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--backend", help="gloo, nccl, mpi, or several with commas")
     add("--size", help="sizes: 1M, a list 8,64K,1M, or a sweep 8..64M (times 2), 8..64M*4, 1M..8M+1M")
+    add(
+        "--algorithm",
+        help="library (default: it chooses), ring, tree, ring/ll128, ... of the library, own:ring, ... of commbench",
+    )
     for name, what in (
         ("dtype", "element types, such as float32,bf16"),
         ("redop", "sum, prod, min, max, avg"),
@@ -50,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="longest that start-up, one call or one phase of a point may take, default 60",
     )
-    add("--launches", type=int, help="repeat everything in this many fresh launches")
+    add("--launches", type=int, help="repeat everything in this many fresh launches, each in an order of its own")
+    add("--seed", type=int, help="number that the random order is drawn from; also shuffles a single launch")
+    add("--refine", action="store_true", help="then measure more sizes around each break of a curve")
     add("--iface", help="network interface of Gloo and of NCCL's bootstrap, such as eth0")
     add("--out", help="folder of the run (default: runs/SUITE-DATE-TIME)")
     add("--resume", metavar="DIR", help="go on with a run: measure what it lacks")

@@ -18,7 +18,7 @@ _KEYS = {
     "backend": lambda s: s.point.backend,
     "ranks": lambda s: str(s.point.ranks),
     "group": lambda s: s.point.group,
-    "algorithm": lambda s: s.point.algorithm,
+    "algorithm": lambda s: s.point.choice,
     "dtype": lambda s: s.point.dtype,
     "timing": lambda s: s.point.timing,
     "place": lambda s: "in" if s.point.in_place else "out",
@@ -62,7 +62,7 @@ def result_table(samples: Sequence[Sample]):
 
 def _section(sample: Sample) -> tuple:
     point = sample.point
-    return point.op, point.redop, point.backend, point.ranks, point.group, point.algorithm, point.dtype, point.timing
+    return point.op, point.redop, point.backend, point.ranks, point.group, point.choice, point.dtype, point.timing
 
 
 def _figures(sample: Sample) -> list[str]:
@@ -95,7 +95,7 @@ def _unusual(sample: Sample):
     """(what a point is, what most are): a line tells the axes in which it differs from the usual."""
     point = sample.point
     yield point.group, "all"
-    yield point.algorithm, "library"
+    yield point.choice, "library"
     yield point.dtype, "float32"
     yield ("sum" if point.redop == "none" else point.redop), "sum"
     yield f"root {max(point.root, 0)}", "root 0"
@@ -140,6 +140,12 @@ class LiveView:
             self._bar = _progress_bar(stream)
             self._task = self._bar.add_task("", total=total)
             self._bar.start()
+
+    def more(self, points: int) -> None:
+        """`points` more are to come than was known at first."""
+        self._total += points
+        if self._bar:
+            self._bar.update(self._task, total=self._total)
 
     def header(self, record: dict) -> None:
         """What a launch noticed about its world, a line each."""

@@ -46,7 +46,7 @@ class Forks:
             log = os.open(spec.log(local_rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            os.environ.update(spec.environment)
+            os.environ.update(spec.variables)
             _limit_threads(spec)
             code = rank_main(
                 spec, rank, local_rank, listener.fileno() if listener else None, self._first_device + local_rank

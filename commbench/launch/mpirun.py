@@ -68,7 +68,7 @@ class Mpirun:
             self._process = subprocess.Popen(
                 mpirun_command(spec.ranks, ["-m", "commbench.launch.mpi_rank", str(spec_file)]),
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **spec.environment},
+                env={**os.environ, **spec.variables},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

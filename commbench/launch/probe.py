@@ -14,20 +14,19 @@ from commbench.errors import PASS, CommbenchError
 from commbench.launch import mpi_log, nccl_log
 from commbench.launch.mpirun import find_mpirun, is_open_mpi, mpirun_command
 from commbench.launch.spec import LaunchSpec
-from commbench.results.plan import Plan
+from commbench.results.plan import Plan, WorldKey, world_of
 
 _NCCL = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING"}
 _VISIBLE = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}
 
 
-def probe(plan: Plan, world: tuple[str, int], site) -> dict:
+def probe(plan: Plan, world: WorldKey, site) -> dict:
     """{"algorithms": {...}, "library": {...}} as seen in a probe launch; empty where nothing can be seen."""
-    backend, ranks = world
     try:
-        if backend == "nccl":
-            return _probe_nccl(plan, ranks, site)
-        if backend == "mpi" and site.starts_mpi and is_open_mpi(find_mpirun()):
-            return _probe_open_mpi(ranks)
+        if world.backend == "nccl":
+            return _probe_nccl(plan, world, site)
+        if world.backend == "mpi" and not world.forced and site.starts_mpi and is_open_mpi(find_mpirun()):
+            return _probe_open_mpi(world.ranks)
     except (CommbenchError, OSError, subprocess.SubprocessError):
         pass  # the timed launch meets the same trouble and tells it
     return {}
@@ -39,12 +38,8 @@ def _probe_open_mpi(ranks: int) -> dict:
     return {"algorithms": mpi_log.components(done.stderr + done.stdout)}
 
 
-def _probe_nccl(plan: Plan, ranks: int, site) -> dict:
-    steps = tuple(
-        s
-        for s in plan.steps
-        if (s[0].backend, s[0].world_size) == ("nccl", ranks) and s[0].op in _VISIBLE and s[0].status == "ok"
-    )
+def _probe_nccl(plan: Plan, world: WorldKey, site) -> dict:
+    steps = tuple(s for s in plan.steps if world_of(s) == world and s[0].op in _VISIBLE and s[0].status == "ok")
     if not steps:
         return {}
     settings = replace(plan.settings, warmup=0, iters=1, checks=0)
@@ -55,12 +50,13 @@ def _probe_nccl(plan: Plan, ranks: int, site) -> dict:
             run_dir=folder,
             journal=str(Path(folder) / "launch-001.jsonl"),
             backend="nccl",
-            ranks=ranks,
+            ranks=world.ranks,
             repetition=1,
             timeout_s=plan.settings.timeout_s,
+            forced=dict(world.forced),
             environment={**_NCCL, "NCCL_DEBUG_FILE": os.path.join(folder, "nccl.%h.%p.log")},
         )
         if site.launch(spec, lambda: None).exit_code != PASS:
             return {}
         text = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).glob("nccl.*.log")))
-    return {"algorithms": nccl_log.tuning(text, ranks), "library": nccl_log.library_facts(text)}
+    return {"algorithms": nccl_log.tuning(text, world.ranks), "library": nccl_log.library_facts(text)}

@@ -6,16 +6,17 @@ import json
 import os
 import signal
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from commbench.errors import PASS, UNMEASURED, CommbenchError
+from commbench.launch.forced import refusal
 from commbench.launch.header import header, rank_facts
 from commbench.launch.roll_call import form_world
 from commbench.launch.spec import LaunchSpec
 from commbench.measure import Facts, measure
 from commbench.results.journal import Journal
-from commbench.results.plan import Settings
+from commbench.results.plan import Settings, world_of
 from commbench.results.store import load_run
 from commbench.world.progress import DONE, FORMING, Progress
 
@@ -51,7 +52,7 @@ def _live(spec: LaunchSpec, rank: int, local_rank: int, listen_fd: int | None, d
     steps, journal, settings, head = (), None, None, {"oversubscribed": False, "ranks": []}
     if rank == 0:
         run = load_run(spec.run_dir)
-        settings, steps = asdict(run.plan.settings), todo(run, spec)
+        settings, steps = asdict(run.plan.settings), todo(run, spec, refusal(spec))
         journal = Journal(Path(spec.journal))
         head = header(spec, run.plan, everyone)
         journal.write(head)
@@ -65,10 +66,14 @@ def _live(spec: LaunchSpec, rank: int, local_rank: int, listen_fd: int | None, d
     return PASS
 
 
-def todo(run, spec: LaunchSpec):
-    """(number, points) of the plan's steps that this launch has to measure."""
+def todo(run, spec: LaunchSpec, refused: str | None = None):
+    """(number, points) of the plan's steps that this launch has to measure, in the order of its repetition.
+
+    `refused`: why none of them can be measured; they become rows of status "skip".
+    """
     done = run.finished(spec.repetition) | set(spec.given_up)
-    for number, points in enumerate(run.plan.steps):
+    for number in run.plan.order(spec.repetition):
+        points = run.plan.steps[number]
         left = [point for point in points if point.id not in done]
-        if left and (points[0].backend, points[0].world_size) == (spec.backend, spec.ranks):
-            yield number, left
+        if left and world_of(points) == spec.world:
+            yield number, [replace(p, status="skip", reason=refused) for p in left] if refused else left

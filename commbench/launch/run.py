@@ -3,7 +3,6 @@
 import fcntl
 import time
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 from commbench.errors import HANG, PASS, UNMEASURED, WRONG, MeasureError, UsageError
@@ -11,9 +10,10 @@ from commbench.launch.probe import probe
 from commbench.launch.spec import LaunchSpec
 from commbench.launch.watch import Outcome
 from commbench.measure import now
+from commbench.ops.algorithms_nccl import UNAVAILABLE
 from commbench.results.journal import Journal, read_lines
-from commbench.results.plan import Plan
-from commbench.results.records import SCHEMA, Sample
+from commbench.results.plan import Plan, world_of
+from commbench.results.records import SCHEMA, Point, Sample
 from commbench.results.store import exit_code, load_run
 from commbench.units import format_size
 
@@ -27,7 +27,7 @@ def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
     """
     with open(run_dir / "lock", "w") as lock:
         _take(lock, run_dir)
-        for repetition, world in product(range(1, plan.launches + 1), plan.worlds()):
+        for repetition, world in ((n, world) for n in range(1, plan.launches + 1) for world in plan.worlds(n)):
             if _until_done(plan, run_dir, site, view, world, repetition) == HANG:
                 break  # what hung once hangs again; the rows so far stand
     return exit_code(load_run(run_dir))
@@ -51,7 +51,7 @@ def _until_done(plan, run_dir, site, view, world, repetition) -> int:
     """Launches of one world until nothing is left. A point that failed is given up, and the rest gets a new launch."""
     given_up: set[str] = set()
     seen = None
-    steps = [step for step in plan.steps if (step[0].backend, step[0].world_size) == world]
+    steps = [step for step in plan.steps if world_of(step) == world]
     while True:
         done = load_run(run_dir).finished(repetition) | given_up
         if all(point.id in done for step in steps for point in step):
@@ -72,11 +72,12 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
     spec = LaunchSpec(
         run_dir=str(run_dir),
         journal=str(journal),
-        backend=world[0],
-        ranks=world[1],
+        backend=world.backend,
+        ranks=world.ranks,
         repetition=repetition,
         timeout_s=plan.settings.timeout_s,
         given_up=tuple(given_up),
+        forced=dict(world.forced),
         seen=seen,
     )
     tail = _Tail(journal, view)
@@ -99,7 +100,7 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
 def _label(points) -> str:
     point = points[0]
     size = format_size(point.params.get("requested_bytes", 0))
-    return f"{point.op} over {point.backend}, {size}, {point.dtype}, group {point.group}"
+    return f"{point.op} over {point.backend}, {size}, {point.dtype}, algorithm {point.choice}, group {point.group}"
 
 
 def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:
@@ -111,10 +112,13 @@ def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:
         code = WRONG
     in_flight = [p for p in plan.steps[outcome.step] if p.id not in written] if outcome.step is not None else []
     journal = Journal(path)
-    for point in in_flight:
-        if code == UNMEASURED:
-            failed = Sample(point, repetition, now(), status="error", reason=outcome.reason)
-            journal.write(failed.to_json())
+    if in_flight and code == UNMEASURED:
+        failed, status, reason = in_flight, "error", outcome.reason
+        if UNAVAILABLE in reason.lower():
+            failed, status = [p for p in _alike(plan, in_flight[0]) if p.id not in written], "skip"
+            reason = f"NCCL has no {failed[0].choice} for {failed[0].op} of {failed[0].dtype} on this machine"
+        for point in failed:
+            journal.write(Sample(point, repetition, now(), status=status, reason=reason).to_json())
     journal.write(
         {
             "record": "end",
@@ -127,6 +131,15 @@ def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:
         }
     )
     journal.close()
+
+
+def _alike(plan: Plan, refused: Point) -> list[Point]:
+    """The points that a library refuses as it has refused this one: the same choice for the same data."""
+
+    def key(point):
+        return point.backend, point.world_size, point.members, point.op, point.choice, point.dtype, point.redop
+
+    return [point for point in plan.points() if point.status == "ok" and key(point) == key(refused)]
 
 
 class _Tail:

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from commbench.results.plan import WorldKey
+
 
 @dataclass(frozen=True)
 class LaunchSpec:
@@ -21,13 +23,23 @@ class LaunchSpec:
     repetition: int
     timeout_s: float
     given_up: tuple[str, ...] = ()
+    forced: dict = field(default_factory=dict)  # variables that force an algorithm: this launch is for their points
     seen: dict = field(default_factory=dict)  # what a probe launch saw (launch/probe.py)
-    environment: dict = field(default_factory=dict)  # variables set in the ranks of this launch
+    environment: dict = field(default_factory=dict)  # other variables set in the ranks of this launch
     scratch: str = ""
     local_ranks: int = 0
     address: str = ""
     port: int = 0
     notes: tuple[str, ...] = ()
+
+    @property
+    def world(self) -> WorldKey:
+        return WorldKey(self.backend, self.ranks, tuple(self.forced.items()))
+
+    @property
+    def variables(self) -> dict:
+        """All variables that are set in its ranks."""
+        return {**self.environment, **self.forced}
 
     @property
     def progress(self) -> Path:

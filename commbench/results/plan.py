@@ -5,8 +5,10 @@ import json
 from dataclasses import asdict, dataclass
 from operator import index
 from pathlib import Path
+from typing import NamedTuple
 
 from commbench.errors import UsageError
+from commbench.ops import algorithms
 from commbench.results.records import SCHEMA, Point
 
 
@@ -29,9 +31,27 @@ class Settings:
     graph: int = 0
 
 
+class WorldKey(NamedTuple):
+    """What a launch is for: `ranks` ranks over `backend`, started with the `forced` variables (name, value)."""
+
+    backend: str
+    ranks: int
+    forced: tuple[tuple[str, str], ...] = ()
+
+
+def world_of(step) -> WorldKey:
+    """The world that the points of a step, or some of them, need."""
+    return WorldKey(step[0].backend, step[0].world_size, tuple(algorithms.environment(step[0]).items()))
+
+
 @dataclass(frozen=True)
 class Plan:
-    """`steps`: tuples of points that run at the same time. A run is plan.json and the journals beside it."""
+    """`steps`: tuples of points that run at the same time. A run is plan.json and the journals beside it.
+
+    `seed`: None measures steps in the order in which they stand here; a number shuffles them, differently for each
+    repetition. `refine`: more sizes are still to be added around the breaks of each curve. `refined`: how many of the
+    last steps have been added so.
+    """
 
     name: str
     steps: tuple[tuple[Point, ...], ...]
@@ -39,15 +59,31 @@ class Plan:
     launches: int = 1
     command: tuple[str, ...] = ()
     created_at: str = ""
+    seed: int | None = None
+    refine: bool = False
+    refined: int = 0
 
     @property
     def hash(self) -> str:
-        what = {"steps": [[p.id for p in step] for step in self.steps], "settings": asdict(self.settings)}
+        planned = self.steps[: len(self.steps) - self.refined]
+        what = {"steps": [[p.id for p in step] for step in planned], "settings": asdict(self.settings)}
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
-    def worlds(self) -> list[tuple[str, int]]:
-        """The (backend, world size) pairs of its points, in order; each is launched by itself."""
-        return list(dict.fromkeys((step[0].backend, step[0].world_size) for step in self.steps))
+    def worlds(self, repetition: int = 1) -> list[WorldKey]:
+        """The worlds that its points need, in the order of their first step; each is launched by itself."""
+        return list(dict.fromkeys(world_of(self.steps[number]) for number in self.order(repetition)))
+
+    def order(self, repetition: int) -> list[int]:
+        """The numbers of its steps in the order in which repetition `repetition` measures them.
+
+        A randomised block: every repetition holds every step once, in an order of its own. A step's place hangs on
+        the seed and the step alone, so that steps that are added later do not move the others.
+        """
+        numbers = list(range(len(self.steps)))
+        if self.seed is None:
+            return numbers
+        places = [f"{self.seed} {repetition} {step[0].id}" for step in self.steps]
+        return sorted(numbers, key=lambda n: hashlib.sha256(places[n].encode()).digest())
 
     def points(self) -> list[Point]:
         return [point for step in self.steps for point in step]
@@ -83,6 +119,9 @@ class Plan:
                 steps=tuple(tuple(Point.from_json(p) for p in step) for step in data["steps"]),
                 settings=Settings(**data["settings"]),
                 launches=index(data["launches"]),
+                seed=None if data.get("seed") is None else index(data["seed"]),
+                refine=bool(data.get("refine", False)),
+                refined=index(data.get("refined", 0)),
                 command=tuple(data["command"]),
                 created_at=data["created_at"],
             )

@@ -44,6 +44,11 @@ class Point:
     status: str = "ok"  # "skip" where it is known beforehand that it cannot be done; `reason` says why
     reason: str = ""
 
+    @property
+    def choice(self) -> str:
+        """The algorithm as `--algorithm` takes it: ring, ring/ll, own:ring."""
+        return self.algorithm if self.protocol == "default" else f"{self.algorithm}/{self.protocol}"
+
     @cached_property
     def id(self) -> str:
         """The hash of what is measured; the launch and the outcome are no part of it."""

@@ -5,12 +5,12 @@ from itertools import product
 from pathlib import Path
 
 from commbench.errors import UsageError
-from commbench.ops import OPS
+from commbench.ops import OPS, algorithms
 from commbench.ops.capabilities import refusal
 from commbench.ops.op import call_of
 from commbench.results.records import Point
 from commbench.routing import traffic
-from commbench.suite.groups import split_groups
+from commbench.suite.groups import NotHere, split_rounds
 from commbench.suite.schema import Measure, Suite
 from commbench.world.dtypes import DTYPES
 
@@ -53,8 +53,9 @@ def expand(
 
 
 def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
-    for name, algorithm, split in product(measure.op, measure.algorithm, measure.split):
+    for name, choice, split in product(measure.op, measure.algorithm, measure.split):
         op = OPS[name]
+        algorithm, protocol = algorithms.parse(choice)
         axes = product(
             measure.dtype if op.sized else ["float32"],
             measure.redop if op.reduces else ["none"],
@@ -73,6 +74,7 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
                     world_size=ranks,
                     kind=op.kind,
                     algorithm=algorithm,
+                    protocol=protocol,
                     dtype=dtype,
                     redop=redop,
                     root=root,
@@ -80,12 +82,22 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
                     timing=timing,
                     batch=batch,
                 )
-                groups = _groups(split, op, ranks)
-                points = [_sized(point, label, members, size, window, measure, node_of) for label, members in groups]
-                # A step is measured or skipped as a whole, so groups that cannot run are a step of their own.
-                for status in ("ok", "skip"):
-                    if step := tuple(p for p in points if p.status == status):
-                        yield step
+                try:
+                    rounds = _rounds(split, op, node_of[:ranks])
+                except NotHere as none:
+                    yield (_absent(point, split, size, str(none)),)
+                    continue
+                for groups in rounds:
+                    points = [_placed(point, label, own, size, window, measure, node_of) for label, own in groups]
+                    # A step is measured or skipped as a whole, so groups that cannot run are a step of their own.
+                    for status in ("ok", "skip"):
+                        if step := tuple(p for p in points if p.status == status):
+                            yield step
+
+
+def _absent(point: Point, split: str, size: int, reason: str) -> Point:
+    """The row for groups that this world does not have."""
+    return replace(point, group=split, params={"requested_bytes": size}, status="skip", reason=reason)
 
 
 def _skipped(point: Point, ranks: int, reason: str) -> Point:
@@ -101,58 +113,68 @@ def _in_place(measure: Measure, op) -> list[bool]:
     return list(dict.fromkeys(measure.in_place))
 
 
-def _groups(split: str, op, ranks: int):
+def _rounds(split: str, op, node_of: list[int]):
+    ranks = len(node_of)
     if op.group_size == 2 and split == "all" and ranks > 2:
-        return [(f"0,{ranks - 1}", (0, ranks - 1))]  # the pair that is farthest apart in most rank orders
-    return split_groups(split, ranks)
+        return [[(f"0,{ranks - 1}", (0, ranks - 1))]]  # the pair that is farthest apart in most rank orders
+    return split_rounds(split, node_of)
 
 
-def _sized(point: Point, label: str, members, size: int, window: int, measure: Measure, node_of) -> Point:
-    op, n, itemsize = OPS[point.op], len(members), DTYPES[point.dtype].itemsize
+def _placed(point: Point, label: str, members, size: int, window: int, measure: Measure, node_of) -> Point:
+    """The point on one group of a split."""
+    op, n = OPS[point.op], len(members)
     nodes = len({node_of[rank] for rank in members})
-    params = {"requested_bytes": size} if op.sized else {}
-    if measure.align > 1:
-        params["align_bytes"] = measure.align
+    params = {"align_bytes": measure.align} if measure.align > 1 else {}
     if op.windowed:
         params["window"] = window
+    if op.name == "all_to_all_v":
+        params["matrix"] = _weights(measure, n)
+    scope = "intra" if nodes == 1 else "inter" if nodes == n else "mixed"
+    point = replace(point, group=label, members=members, ranks=n, nodes=nodes, scope=scope, params=params)
+    return at_size(point, size, node_of)
+
+
+def at_size(point: Point, size: int, node_of: list[int]) -> Point:
+    """`point` with `size` bytes asked for: its counts, its bytes, and whether it can be measured at all.
+
+    A traffic matrix of whatever size gives the shares of the new one.
+    """
+    op, n, itemsize = OPS[point.op], point.ranks, DTYPES[point.dtype].itemsize
     count = op.count(size // itemsize, n)
     if op.count(itemsize * n, n) != itemsize * n:  # an operation on blocks: nccl-tests rounds blocks, not whole buffers
-        count -= count % max(1, measure.align // itemsize)
+        count -= count % max(1, point.params.get("align_bytes", 1) // itemsize)
+    params = {**point.params, "requested_bytes": size} if op.sized else dict(point.params)
     if op.name == "all_to_all_v":
-        params["matrix"] = [list(row) for row in traffic.scaled(_weights(measure, n), count)]
-    point = replace(
-        point,
-        group=label,
-        members=members,
-        ranks=n,
-        nodes=nodes,
-        scope="intra" if nodes == 1 else "inter" if nodes == n else "mixed",
-        params=params,
-        count=count,
-    )
+        params["matrix"] = [list(row) for row in traffic.scaled(point.params["matrix"], count)]
+    point = replace(point, params=params, count=count)
     reason = refusal(point.backend, point.op, point.dtype, point.redop, point.in_place, n)
     if reason is None and op.group_size and n > op.group_size:
         reason = f"{op.name} runs between {op.group_size} ranks, the group has {n}"
     if reason is None and point.root >= n:
         reason = f"root {point.root} is not in the group, which has ranks 0 to {n - 1}"
     call = call_of(point)
-    if reason is None and point.backend == "mpi" and _elements_of_one_call(op, call) > _MPI_COUNT:
+    if reason is None and point.backend == "mpi" and _elements_of_one_call(op, call, point) > _MPI_COUNT:
         reason = (
             f"one MPI call takes at most {_MPI_COUNT} elements (its counts are C ints); a wider dtype moves more bytes"
         )
+    if reason is None:
+        reason = algorithms.refusal(point, [node_of[rank] for rank in point.members])
     if reason is not None:
         return replace(point, status="skip", reason=reason)
+    size_bytes = op.size(call) * itemsize
     return replace(
         point,
-        size_bytes=op.size(call) * itemsize,
+        params=params | algorithms.params(point, [node_of[rank] for rank in point.members], size_bytes),
+        size_bytes=size_bytes,
         send_bytes=max(op.send(call, rank) for rank in range(n)) * itemsize,
         recv_bytes=max(op.recv(call, rank) for rank in range(n)) * itemsize,
     )
 
 
-def _elements_of_one_call(op, call) -> int:
+def _elements_of_one_call(op, call, point: Point) -> int:
     """The largest count, or offset between blocks, that a call hands to MPI."""
-    return op.size(call) if op.name == "all_to_all_v" else call.count
+    whole = op.name == "all_to_all_v" or point.algorithm.startswith(algorithms.OWN)
+    return op.size(call) if whole else call.count
 
 
 def _weights(measure: Measure, n: int):

@@ -1,4 +1,7 @@
-"""Splits of the world into groups that run at the same time, written as nccl-tests' NCCL_TESTS_SPLIT does."""
+"""Splits of the world into groups that run at the same time.
+
+Written as nccl-tests' NCCL_TESTS_SPLIT does, spelled out, or by what the groups are for: nodes, rails, pairs.
+"""
 
 import re
 
@@ -14,7 +17,66 @@ _SYMBOLS = {"%": "MOD", "/": "DIV", "&": "AND", "|": "OR"}
 _SPLIT = re.compile(r"(MOD|DIV|AND|OR|[%/&|])\s*(0x[0-9a-f]{1,16}|\d{1,18})", re.IGNORECASE)
 
 
-def split_groups(split: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
+Group = tuple[str, tuple[int, ...]]  # label, members
+
+
+class NotHere(Exception):
+    """A world has no such groups; the message says why."""
+
+
+def split_rounds(split: str, node_of: list[int]) -> list[list[Group]]:
+    """Rounds one after another, of groups that run at the same time. Rank r lives on node node_of[r].
+
+    "node": a group for each node. "rail": one for each local number, with its rank of every node; "rail 0": the first
+    one alone. "pair intra", "pair inter": the first rank with another one of its node, of another node. "pairs": every
+    pair once, in rounds in which each rank is in one pair. All else is one round, see split_groups.
+    Raises NotHere where the world has no such groups, UsageError for a split that is not understood.
+    """
+    word = " ".join(split.lower().split())
+    if word == "pairs":
+        rounds = enumerate(circle(len(node_of)), 1)
+        return [[(f"round {number}: {a},{b}", (a, b)) for a, b in one] for number, one in rounds]
+    if word in ("node", "rail", "rail 0", "pair intra", "pair inter"):
+        return [_by_place(word, node_of)]
+    return [split_groups(split, len(node_of))]
+
+
+def _by_place(word: str, node_of: list[int]) -> list[Group]:
+    of_node: dict[int, list[int]] = {}
+    for rank, node in enumerate(node_of):
+        of_node.setdefault(node, []).append(rank)
+    ranks = list(of_node.values())
+    if word in ("node", "pair intra") and max(map(len, ranks)) < 2:
+        raise NotHere("every node has one rank, so nothing goes within a node")
+    if word in ("rail", "rail 0", "pair inter") and len(ranks) < 2:
+        raise NotHere("all ranks are on one node, so nothing goes between nodes")
+    if word == "node":
+        return [(f"node #{i}", tuple(members)) for i, members in enumerate(ranks) if len(members) > 1]
+    if word == "pair intra":
+        pair = next(members for members in ranks if len(members) > 1)[:2]
+        return [(f"pair {pair[0]},{pair[1]}", tuple(pair))]
+    if word == "pair inter":
+        pair = sorted((ranks[0][0], ranks[1][0]))
+        return [(f"pair {pair[0]},{pair[1]}", tuple(pair))]
+    rails = [[members[i] for members in ranks if i < len(members)] for i in range(max(map(len, ranks)))]
+    found = [(f"rail #{i}", tuple(sorted(members))) for i, members in enumerate(rails) if len(members) > 1]
+    return found[:1] if word == "rail 0" else found
+
+
+def circle(n: int) -> list[list[tuple[int, int]]]:
+    """All pairs of n ranks in n - 1 rounds (n for odd n) of disjoint pairs: the circle method of round-robin
+    tournaments. Empty for fewer than two ranks."""
+    seats = list(range(n + n % 2))
+    rounds = []
+    for _ in range(len(seats) - 1):
+        half = len(seats) // 2
+        met = zip(seats[:half], reversed(seats[half:]))
+        rounds.append(sorted((min(a, b), max(a, b)) for a, b in met if max(a, b) < n))
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return [one for one in rounds if one]
+
+
+def split_groups(split: str, ranks: int) -> list[Group]:
     """[(label, members)] of a split: "all", "MOD 8" (one rank a node in each group), "DIV 8" (a group a node),
     "AND 0x7", "OR 0x7", or members spelled out as "0,1;2,3". Members are in rising order, as torch orders a group.
 
@@ -36,14 +98,15 @@ def split_groups(split: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
     return _spelled_out(text, ranks)
 
 
-def _spelled_out(text: str, ranks: int) -> list[tuple[str, tuple[int, ...]]]:
+def _spelled_out(text: str, ranks: int) -> list[Group]:
     try:
         groups = [tuple(sorted(int(rank) for rank in part.split(","))) for part in text.split(";") if part.strip()]
     except ValueError:
         groups = []
     if not groups:
         raise UsageError(
-            f'split {text!r} is not understood; write "all", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
+            f'split {text!r} is not understood; write "all", "node", "rail", "rail 0", "pairs", "pair intra", '
+            '"pair inter", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
         )
     named = [rank for members in groups for rank in members]
     outside = sorted({rank for rank in named if not 0 <= rank < ranks})

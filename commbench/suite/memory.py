@@ -5,8 +5,9 @@ from pathlib import Path
 
 from commbench.errors import UsageError
 from commbench.ops import OPS
+from commbench.ops.algorithms import OWN
 from commbench.ops.op import call_of
-from commbench.results.plan import Plan
+from commbench.results.plan import Plan, world_of
 from commbench.units import format_bytes, format_size
 from commbench.world.inventory import node_inventory
 
@@ -17,14 +18,16 @@ def needed_bytes(plan: Plan, ranks_per_node: dict[int, int]) -> tuple[int, objec
     """(bytes that the ranks of one node need at most, the point that needs most).
 
     `ranks_per_node`: how many ranks of a world of that size share a node. Each rank keeps its largest send and its
-    largest receive buffer; Gloo and MPI may hold one more copy of the larger one inside.
+    largest receive buffer; Gloo and MPI may hold one more copy of the larger one inside, and a schedule of commbench's
+    own works in at most two.
     """
     heaviest, needed = None, 0
-    for backend, world_size in plan.worlds():
-        points = [p for p in plan.points() if (p.backend, p.world_size) == (backend, world_size)]
+    for world in plan.worlds():
+        points = [p for step in plan.steps if world_of(step) == world for p in step]
         send, recv = (max(_held(p)[side] for p in points) for side in (0, 1))
-        copy = max(send, recv) if backend != "nccl" else 0
-        sharing = ranks_per_node[world_size] if backend != "nccl" else 1  # each NCCL rank has a GPU of its own
+        own = [max(p.send_bytes, p.recv_bytes) for p in points if p.algorithm.startswith(OWN)]
+        copy = max(max(send, recv) if world.backend != "nccl" else 0, 2 * max(own, default=0))
+        sharing = ranks_per_node[world.ranks] if world.backend != "nccl" else 1  # each NCCL rank has a GPU of its own
         total = sharing * (send + recv + copy + _RANK_OVERHEAD)
         if total > needed:
             needed, heaviest = total, max(points, key=lambda p: p.send_bytes + p.recv_bytes)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from commbench.errors import UsageError
-from commbench.ops import OPS
+from commbench.ops import OPS, algorithms
 from commbench.units import parse_size
 from commbench.world.dtypes import ALIASES, DTYPES
 
@@ -45,10 +45,7 @@ def _dtype(value):
 
 
 def _algorithm(value):
-    if value != "library":
-        raise ValueError(
-            f'algorithm {value!r} cannot be run by this version; it runs "library", the library\'s own choice'
-        )
+    algorithms.parse(str(value))
     return value
 
 
@@ -136,6 +133,8 @@ class Suite(_Strict):
     ranks: PositiveInt | None = None
     backend: Annotated[list[Literal[BACKENDS]], Listed] | None = None
     launches: PositiveInt = 1
+    seed: Annotated[int, Field(ge=0)] | None = None
+    refine: bool = False
     settings: SettingsTable = SettingsTable()
     measure: list[Measure] = Field(min_length=1)
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from commbench.world.buffers import CudaBuffer, HostBuffer
+from commbench.world.forced import own_choice
 from commbench.world.world import World
 
 _REDOPS = {
@@ -207,6 +208,9 @@ class TorchWorld(World):
         else:
             mark = torch.zeros(1, device="cuda")
             self.align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
+            with own_choice():  # the communicator of control is made now, and no forced algorithm is for it
+                self.align()
+                torch.cuda.synchronize()
 
     def finish(self):
         if self.device == "cuda":
