@@ -6,7 +6,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from commbench.errors import UsageError
+from commbench.errors import PASS, UsageError
 
 
 def run_here(args) -> int:
@@ -48,7 +48,7 @@ def prepare(args, node_of):
     from commbench.results.plan import Plan
 
     if args.resume:
-        fixed = {name for name, value in vars(args).items() if value not in (None, False)}
+        fixed = {name for name, value in vars(args).items() if value is not None and value is not False}
         extra = sorted(fixed - {"verb", "resume", "no_report", "iface"})
         if extra:
             raise UsageError(f"--resume goes on with the plan of {args.resume} as it is; leave out {', '.join(extra)}")
@@ -83,6 +83,19 @@ def new_folder(out: str | None, name: str) -> Path:
     raise UsageError("no name is left for a new folder under runs; choose one with --out")
 
 
+def refine(run_dir: Path, view):
+    """The plan of a run with more sizes around each break of its curves, saved."""
+    from commbench.results.store import load_run
+    from commbench.suite.refine import refined
+
+    plan, breaks = refined(load_run(run_dir))
+    plan.save(run_dir / "plan.json")
+    more = sum(map(len, plan.steps[len(plan.steps) - plan.refined :])) * plan.launches
+    view.more(more)
+    view.message(f"{breaks} break(s) in the curves, {more} more point(s) around them")
+    return plan
+
+
 def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     """Run the plan with the live view, then print where everything is; the exit code of the run."""
     from commbench.cli.table import LiveView
@@ -94,6 +107,9 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     view = LiveView(left, sys.stdout, plain=not site.starts_mpi)
     try:
         code, reason = execute(plan, run_dir, site, view)
+        if plan.refine and code == PASS:
+            plan = refine(run_dir, view)
+            code, reason = execute(plan, run_dir, site, view)
     finally:
         view.close()
     run = load_run(run_dir)
