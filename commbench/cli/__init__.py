@@ -15,6 +15,11 @@ VERBS = {
     "status": "what of a run is done, and its exit code",
     "report": "one self-contained HTML page of a stored run",
     "export": "a stored run as CSV, JSON or nccl-tests' table",
+    "fit": "models of what was measured, with intervals and crossovers",
+    "predict": "the time that a fitted model says, or the model for other programs",
+    "plan-sweep": "what to measure so that a model over ranks can be fitted",
+    "simulate": "how long our own schedules take on a modelled fabric",
+    "lab": "an emulated cluster on this machine, its links of set rate and delay",
     "doctor": "what this machine can run, and how to get what is missing",
 }
 
@@ -37,6 +42,10 @@ def _as_ctrl_c(signum, frame):
     raise KeyboardInterrupt
 
 
+def _module(verb: str):
+    return import_module(f"commbench.cli.{verb.replace('-', '_')}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one verb and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -52,11 +61,11 @@ def main(arguments: list[str] | None = None) -> None:
     for name, what in VERBS.items():
         verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", add_help=name != "perf")
         if name == chosen:
-            import_module(f"commbench.cli.{name}").add_arguments(verb)
+            _module(name).add_arguments(verb)
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
         parsed = parser.parse_args(arguments)
-        sys.exit(import_module(f"commbench.cli.{parsed.verb}").main(parsed))
+        sys.exit(_module(parsed.verb).main(parsed))
     except CommbenchError as error:
         print(f"commbench: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

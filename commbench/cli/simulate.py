@@ -5,6 +5,7 @@ import json
 import sys
 
 MOST_RANKS = 131_072
+_FABRIC = "h100-8x400g"
 # A chain's steps all differ, and so do those of pairwise where ranks are not whole nodes: work grows as N^2.
 _MOST_DIFFERENT_STEPS = {"chain": 16_384, "pairwise": 4_096}
 
@@ -15,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", help="all_reduce, all_gather, reduce_scatter, all_to_all or broadcast")
     parser.add_argument("--algorithm", help="schedules, comma-separated, such as ring,tree (default: all of OP)")
     parser.add_argument("--ranks", default="8..1024", help="8,64 or 8..16384, which doubles (default: %(default)s)")
-    parser.add_argument("--fabric", default="h100-8x400g", help="name or TOML file (default: %(default)s)")
+    parser.add_argument("--fabric", help=f"name or TOML file (default: {_FABRIC})")
+    parser.add_argument("--model", metavar="FILE", help="links as measured: a model of `commbench fit` with pairs")
+    parser.add_argument("--per-node", type=int, help="with --model: ranks on a node")
     parser.add_argument("--size", default="1M", help="1M, 8,64K or 8..64M*4, nccl-tests' sizes (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write all figures, and the fabric with its sources, there")
 
@@ -25,11 +28,24 @@ def main(args) -> int:
 
     from rich.console import Console
 
+    from commbench.cli.numbers import numbers
     from commbench.errors import UsageError
     from commbench.fabrics import load_fabric
 
-    fabric = load_fabric(args.fabric)
-    ranks, sizes = _sweep("--ranks", args.ranks), _sweep("--size", args.size)
+    if args.model and args.fabric:
+        raise UsageError("give either --fabric or --model, not both")
+    if args.per_node is not None and (args.per_node < 1 or not args.model):
+        raise UsageError(f"--per-node {args.per_node} says how many ranks a node has, 1 or more, beside --model")
+    if args.model:
+        from pathlib import Path
+
+        from commbench.models.links import measured_fabric
+        from commbench.models.model_file import load_models
+
+        fabric = measured_fabric(load_models(Path(args.model)), Path(args.model).name, args.per_node)
+    else:
+        fabric = load_fabric(args.fabric or _FABRIC)
+    ranks, sizes = numbers("--ranks", args.ranks), numbers("--size", args.size)
     if not 1 <= min(ranks) <= max(ranks) <= MOST_RANKS:
         raise UsageError(f"--ranks {args.ranks}: a world has 1 to {MOST_RANKS} ranks to be simulated")
     rows = simulated(args.op, _algorithms(args.op, args.algorithm), ranks, sizes, fabric)
@@ -54,26 +70,6 @@ def _algorithms(op: str, text: str | None) -> list[str]:
         if name not in SCHEDULES[op]:
             raise UsageError(f"there is no schedule {name!r} of {op}; there are {', '.join(SCHEDULES[op])}")
     return list(dict.fromkeys(names))
-
-
-def _sweep(flag: str, text: str) -> list[int]:
-    """The numbers of a flag, as sizes are written in a suite."""
-    from pydantic import ValidationError
-
-    from commbench.cli.planning import parse_sizes
-    from commbench.errors import UsageError
-    from commbench.suite.schema import Sweep
-    from commbench.units import parse_size
-
-    asked = parse_sizes(text)
-    try:
-        numbers = Sweep.model_validate(asked).sizes() if isinstance(asked, dict) else [parse_size(n) for n in asked]
-    except (ValidationError, ValueError) as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ") if isinstance(error, ValidationError) else error
-        raise UsageError(f"{flag} {text}: {reason}") from None
-    if not numbers:
-        raise UsageError(f"{flag} is empty; write one or more numbers, such as 8,64 or 8..1024")
-    return list(dict.fromkeys(numbers))
 
 
 def simulated(op: str, names: list[str], ranks: list[int], sizes: list[int], fabric) -> list[dict]:
@@ -155,11 +151,10 @@ def _table(rows: list[dict], op: str, fabric):
 
     from commbench.units import format_bytes, format_size
 
-    title = (
-        f"{op} simulated, not measured, on {fabric.name}: {fabric.domain_ranks} ranks "
-        f"at {fabric.intra.bandwidth_GBps:g} GB/s and {fabric.intra.latency_us:g} us a hop, "
-        f"NICs at {fabric.inter.bandwidth_GBps:g} GB/s and {fabric.inter.latency_us:g} us"
-    )
+    within = f"{fabric.intra.bandwidth_GBps:.4g} GB/s and {fabric.intra.latency_us:.3g} us a hop"
+    between = f"NICs at {fabric.inter.bandwidth_GBps:.4g} GB/s and {fabric.inter.latency_us:.3g} us"
+    title = f"{op} simulated, not measured, on {fabric.name}: "
+    title += within if fabric.domain_ranks >= MOST_RANKS else f"{fabric.domain_ranks} ranks at {within}, {between}"
     crossing = any(row["algorithm"] == "ring" and row["ranks"] > fabric.domain_ranks for row in rows)
     table = Table(
         title=title,
