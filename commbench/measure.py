@@ -74,7 +74,7 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     if prepared:
         prepared.refill()
     run = prepared.run if prepared else _nothing
-    counts = mine is not None and (op.clock_ranks is None or prepared.rank in op.clock_ranks)
+    counts = mine is not None and (op.clock_ranks is None or prepared.rank in op.clock_ranks(prepared.call))
 
     mark.phase(WARMUP)
     warmup, call_s = _warm_up(world, run, settings, mark)

@@ -297,7 +297,7 @@ def test_a_joined_world_of_another_size_is_skipped_and_says_so():
 def test_shipped_suites_expand_on_odd_worlds(name, ranks):
     plan = expand(check_suite(read_suite(name), name), ranks, ["gloo", "mpi", "nccl"], [0] * ranks)
     ids = [point.id for step in plan for point in step]
-    assert len(ids) == len(set(ids)) > 100
+    assert len(ids) == len(set(ids)) > 20
     for step in plan:
         for point in step:
             assert (point.status == "skip") == bool(point.reason)

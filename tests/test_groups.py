@@ -114,6 +114,9 @@ def test_any_text_is_a_split_or_a_usage_error(text, ranks):
         ("pair intra", [0, 1, 1], [[("pair 1,2", (1, 2))]]),
         ("pair  inter", [1, 1, 0], [[("pair 0,2", (0, 2))]]),
         ("pairs", [0, 0, 0], [[("round 1: 1,2", (1, 2))], [("round 2: 0,2", (0, 2))], [("round 3: 0,1", (0, 1))]]),
+        ("node pairs", [0, 0, 1, 1, 5], [
+            [("node round 1: 2,4", (2, 4))], [("node round 2: 0,4", (0, 4))], [("node round 3: 0,2", (0, 2))],
+        ]),
         ("DIV 2", [0, 0, 0], [[("DIV 2 #0", (0, 1)), ("DIV 2 #1", (2,))]]),
     ],
 )  # fmt: skip
@@ -121,7 +124,7 @@ def test_groups_by_place(split, node_of, rounds):
     assert sorted(split_rounds(split, node_of)) == sorted(rounds)
 
 
-@pytest.mark.parametrize("split", ["rail", "rail 0", "pair inter"])
+@pytest.mark.parametrize("split", ["rail", "rail 0", "pair inter", "node pairs"])
 def test_one_node_has_nothing_between_nodes(split):
     with pytest.raises(NotHere, match="all ranks are on one node"):
         split_rounds(split, [0, 0])
@@ -139,3 +142,8 @@ def test_every_pair_meets_once_and_no_rank_is_in_two_pairs_at_a_time(n):
     assert sorted(pair for one in rounds for pair in one) == [(a, b) for a in range(n) for b in range(a + 1, n)]
     assert all(len({rank for pair in one for rank in pair}) == 2 * len(one) for one in rounds)
     assert len(rounds) == (0 if n < 2 else n - 1 if n % 2 == 0 else n)
+
+
+def test_too_many_pairs_are_not_measured():
+    with pytest.raises(NotHere, match="all pairs of 257 ranks are too many rows; measure split 'node pairs'"):
+        split_rounds("pairs", [0] * 257)

@@ -71,7 +71,7 @@ class Op:
     group_size: int | None = None  # 2 for pairs; None where any number of ranks takes part
     in_place: Callable[[Call, int], tuple[str, int]] | None = None  # (buffer that is shared, offset of the other in it)
     in_place_checkable: bool = True
-    clock_ranks: tuple[int, ...] | None = None  # ranks whose clock counts; None for all of them
+    clock_ranks: Callable[[Call], tuple[int, ...]] | None = None  # ranks whose clock counts; None for all of them
     messages: Callable[[Call], int] = lambda call: 1  # times per sample: a ping-pong holds 2 one-way messages
     windowed: bool = False
 

@@ -1,4 +1,4 @@
-"""p2p_bw: rank 0 sends a window of messages, rank 1 acknowledges the last; a sample is one message of the window.
+"""p2p_bw: the root sends a window of messages, the other rank acknowledges the last; a sample is one message of it.
 
 Messages of a window share their buffers, as in osu_bw.
 """
@@ -8,17 +8,17 @@ from commbench.ops.pattern import Segment
 
 
 def _expected(call, rank):
-    return [Segment((0,), 0, call.count, 0)] if rank == 1 else []
+    return [Segment((call.root,), 0, call.count, 0)] if rank != call.root else []
 
 
 def _prepare(group, call, send, recv):
-    ack = group.scratch(1)
-    if group.rank == 0:
-        push = group.exchange([(1, send)] * call.window, [])
-        wait = group.exchange([], [(1, ack)])
+    ack, other = group.scratch(1), 1 - group.rank
+    if group.rank == call.root:
+        push = group.exchange([(other, send)] * call.window, [])
+        wait = group.exchange([], [(other, ack)])
     else:
-        push = group.exchange([], [(0, recv)] * call.window)
-        wait = group.exchange([(0, ack)], [])
+        push = group.exchange([], [(other, recv)] * call.window)
+        wait = group.exchange([(other, ack)], [])
 
     def run():
         push()
@@ -31,13 +31,14 @@ OP = Op(
     name="p2p_bw",
     kind="p2p",
     bus_factor=lambda n: 1.0,
-    send=lambda call, rank: call.count if rank == 0 else 0,
-    recv=lambda call, rank: call.count if rank == 1 else 0,
+    rooted=True,
+    send=lambda call, rank: call.count if rank == call.root else 0,
+    recv=lambda call, rank: call.count if rank != call.root else 0,
     expected=_expected,
     prepare=_prepare,
     synchronising=False,
     group_size=2,
-    clock_ranks=(0,),  # the sender's clock runs until the acknowledgement is there
+    clock_ranks=lambda call: (call.root,),  # the sender's clock runs until the acknowledgement is there
     messages=lambda call: call.window,
     windowed=True,
 )

@@ -33,7 +33,8 @@ def expand(
             if backend not in (measure.backend or backends):
                 continue
             world_size = measure.ranks or ranks
-            if max(measure.root) >= world_size and any(OPS[name].rooted for name in measure.op):
+            rooted = any(OPS[name].rooted and not OPS[name].group_size for name in measure.op)
+            if rooted and max(measure.root) >= world_size:
                 last = world_size - 1
                 raise UsageError(f"root {max(measure.root)} is not in the world, which has ranks 0 to {last}")
             nodes = node_of + node_of[-1:] * (world_size - len(node_of))

@@ -20,6 +20,10 @@ _SPLIT = re.compile(r"(MOD|DIV|AND|OR|[%/&|])\s*(0x[0-9a-f]{1,16}|\d{1,18})", re
 Group = tuple[str, tuple[int, ...]]  # label, members
 
 
+_ONE_NODE = "all ranks are on one node, so nothing goes between nodes"
+MOST_RANKS_IN_PAIRS = 256  # 32,640 pairs, a row each
+
+
 class NotHere(Exception):
     """A world has no such groups; the message says why."""
 
@@ -29,16 +33,28 @@ def split_rounds(split: str, node_of: list[int]) -> list[list[Group]]:
 
     "node": a group for each node. "rail": one for each local number, with its rank of every node; "rail 0": the first
     one alone. "pair intra", "pair inter": the first rank with another one of its node, of another node. "pairs": every
-    pair once, in rounds in which each rank is in one pair. All else is one round, see split_groups.
+    pair once, in rounds in which each rank is in one pair; "node pairs": so with the first rank of each node. All else
+    is one round, see split_groups.
     Raises NotHere where the world has no such groups, UsageError for a split that is not understood.
     """
     word = " ".join(split.lower().split())
     if word == "pairs":
-        rounds = enumerate(circle(len(node_of)), 1)
-        return [[(f"round {number}: {a},{b}", (a, b)) for a, b in one] for number, one in rounds]
+        if len(node_of) > MOST_RANKS_IN_PAIRS:
+            raise NotHere(f"all pairs of {len(node_of)} ranks are too many rows; measure split 'node pairs'")
+        return _pairs("round", list(range(len(node_of))))
+    if word == "node pairs":
+        firsts = [node_of.index(node) for node in dict.fromkeys(node_of)]
+        if len(firsts) < 2:
+            raise NotHere(_ONE_NODE)
+        return _pairs("node round", sorted(firsts))
     if word in ("node", "rail", "rail 0", "pair intra", "pair inter"):
         return [_by_place(word, node_of)]
     return [split_groups(split, len(node_of))]
+
+
+def _pairs(word: str, ranks: list[int]) -> list[list[Group]]:
+    rounds = [[(ranks[a], ranks[b]) for a, b in one] for one in circle(len(ranks))]
+    return [[(f"{word} {number}: {a},{b}", (a, b)) for a, b in one] for number, one in enumerate(rounds, 1)]
 
 
 def _by_place(word: str, node_of: list[int]) -> list[Group]:
@@ -49,7 +65,7 @@ def _by_place(word: str, node_of: list[int]) -> list[Group]:
     if word in ("node", "pair intra") and max(map(len, ranks)) < 2:
         raise NotHere("every node has one rank, so nothing goes within a node")
     if word in ("rail", "rail 0", "pair inter") and len(ranks) < 2:
-        raise NotHere("all ranks are on one node, so nothing goes between nodes")
+        raise NotHere(_ONE_NODE)
     if word == "node":
         return [(f"node #{i}", tuple(members)) for i, members in enumerate(ranks) if len(members) > 1]
     if word == "pair intra":
@@ -105,8 +121,8 @@ def _spelled_out(text: str, ranks: int) -> list[Group]:
         groups = []
     if not groups:
         raise UsageError(
-            f'split {text!r} is not understood; write "all", "node", "rail", "rail 0", "pairs", "pair intra", '
-            '"pair inter", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
+            f'split {text!r} is not understood; write "all", "node", "rail", "rail 0", "pairs", "node pairs", '
+            '"pair intra", "pair inter", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
         )
     named = [rank for members in groups for rank in members]
     outside = sorted({rank for rank in named if not 0 <= rank < ranks})
