@@ -25,7 +25,11 @@ def main(args) -> int:
     if args.format == "csv":
         to_csv(run.samples(), file)
     elif args.format == "json":
-        to_json(run, file)
+        from dataclasses import asdict
+
+        from commbench.models.ratio import ratios
+
+        to_json(run, file, [asdict(ratio) for ratio in ratios(run.samples())])
     else:
         for line in to_nccl_tests(run):
             print(line, file=file)

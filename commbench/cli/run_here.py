@@ -119,6 +119,8 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     disturbed = sum(bool(disturbances(sample)) for sample in run.samples())
     if disturbed:
         print(f"{disturbed} of them were disturbed (oversubscribed, or other programs on the cores)")
+    for line in ratio_lines(run):
+        print(line)
     if code:
         print(f"exit code {code}: {reason}", file=sys.stderr)
         print(f"go on with: commbench run --resume {run_dir}", file=sys.stderr) if code in (3, 4) else None
@@ -133,3 +135,13 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
                 file=sys.stderr,
             )
     return code
+
+
+def ratio_lines(run) -> list[str]:
+    """What the run says of links within a node over links between nodes, a line each."""
+    if not any(sample.point.scope == "inter" for sample in run.samples()):
+        return []
+    from commbench.models.ratio import datasheet, gpus_of, ratios, sentence
+
+    sheet = datasheet(gpus_of(run))
+    return [sentence(ratio, sheet) for ratio in ratios(run.samples())]

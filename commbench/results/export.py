@@ -87,8 +87,9 @@ def _ranges(ranks: tuple[int, ...]) -> str:
     return " ".join(str(low) if low == high else f"{low}..{high}" for low, high in spans)
 
 
-def to_json(run: Run, file) -> None:
-    """One JSON document: the plan, and every launch with its header, points (raw samples, computed figures) and end.
+def to_json(run: Run, file, ratios: list[dict] = ()) -> None:
+    """One JSON document: the plan, every launch with its header, points (raw samples, computed figures) and end, and
+    the `ratios` of its links (models/ratio.py).
 
     Raises UsageError when the run holds NaN or infinity, which JSON does not have.
     """
@@ -97,6 +98,7 @@ def to_json(run: Run, file) -> None:
         "steps": [[point.to_json() | {"id": point.id} for point in step] for step in run.plan.steps],
     }
     document = {"schema": SCHEMA, "plan": plan, "launches": [_launch(launch) for launch in run.launches]}
+    document["ratios"] = list(ratios)
     try:
         text = json.dumps(document, allow_nan=False, indent=1)
     except ValueError:
