@@ -28,11 +28,16 @@ def colours(backends: list[str]) -> dict[str, str]:
     return _COLOURS | {backend: _OTHER_COLOURS[i % len(_OTHER_COLOURS)] for i, backend in enumerate(others)}
 
 
+def algorithm_colours(names: Sequence[str]) -> dict[str, str]:
+    """One colour an algorithm, where several are compared."""
+    return {name: _ALGORITHM_COLOURS[i % len(_ALGORITHM_COLOURS)] for i, name in enumerate(names)}
+
+
 def painter(panels: Sequence[Panel], colour: dict[str, str]) -> Callable[[Panel, Series], str]:
     """The colour of a series in a panel: of its algorithm where the panel compares them, else of its backend."""
     compared = [one.algorithm for panel in panels if panel.by_algorithm for one in panel.lines + panel.variants]
     known = [name for name in dict.fromkeys(compared) if name != "library"]
-    own = {name: _ALGORITHM_COLOURS[i % len(_ALGORITHM_COLOURS)] for i, name in enumerate(known)}
+    own = algorithm_colours(known)
 
     def paint(panel: Panel, series: Series) -> str:
         return own.get(series.algorithm, colour[series.backend]) if panel.by_algorithm else colour[series.backend]

@@ -1,35 +1,27 @@
-"""The report of a run: one HTML file that needs nothing else, not even a network."""
+"""The report of a run."""
 
-import base64
-import hashlib
 import statistics
 from pathlib import Path
 
 from commbench.reports.definitions import FACTORS
+from commbench.reports.document import render, save
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
 from commbench.reports.figures import line_figure
+from commbench.reports.links import links_section
 from commbench.reports.looks import colours, names, painter
-from commbench.reports.rows import Row, figure, rows_of
+from commbench.reports.rows import Row, rows_of
 from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import Panel, panels, same
 from commbench.reports.table import slowest, table
 from commbench.reports.verdict import verdict
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from commbench.results.store import Run
-from commbench.units import format_size
-
-_HERE = Path(__file__).parent
 
 
 def write_report(run: Run, path: Path) -> Path:
     """Write the page of `run` to the file `path` and return it. Raises OSError when it cannot be written there."""
-    # A lone surrogate, which JSON can hold, has no place in UTF-8.
-    path.write_bytes(page(run).encode("utf-8", errors="replace"))
-    return path
+    return save(page(run), path)
 
 
 def page(run: Run) -> str:
@@ -38,19 +30,13 @@ def page(run: Run) -> str:
     drawn = panels(rows)
     backends = list(dict.fromkeys([*(p.backend for p in run.plan.points()), *(row.point.backend for row in rows)]))
     colour = colours(backends)
-    scripts = [Markup(get_plotlyjs()), Markup((_HERE / "report.js").read_text("utf-8"))]
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"figure": figure, "size": format_size}
-    return environment.get_template("page.html").render(
+    return render(
+        "page.html",
         run=run,
-        policy=_policy(scripts),
-        style=Markup((_HERE / "style.css").read_text("utf-8")),
-        scripts=scripts,
         verdict=verdict(run, rows),
         facts=facts(run),
         backends=[(backend, colour[backend]) for backend in backends],
+        links=links_section(run),
         overview=overview_figure(drawn, colour),
         sections=_sections(drawn, colour),
         schedules=schedule_sections([row.point for row in rows if row.ok]),
@@ -60,13 +46,6 @@ def page(run: Run) -> str:
         slowest=slowest,
         factors=FACTORS,
     )
-
-
-def _policy(scripts: list[str]) -> str:
-    """A content security policy: nothing is loaded, and no script runs but these, whatever a journal holds."""
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}"
 
 
 def _sections(drawn: list[Panel], colour: dict[str, str]) -> list[dict]:

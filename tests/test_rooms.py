@@ -17,7 +17,7 @@ FLOORS = {
     "fabrics": 1,
     "ops": 2, "results": 2, "schedules": 2,
     "suite": 3, "models": 3,
-    "measure": 4, "launch": 4, "reports": 4,
+    "measure": 4, "launch": 4, "lab": 4, "slurm": 4, "reports": 4,
     "cli": 5, "__main__": 5,
 }  # fmt: skip
 RANK_MAY_LOAD = {"torch", "numpy", "mpi4py", "pynvml"}

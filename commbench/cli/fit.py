@@ -11,11 +11,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Unstable measurements are named and not fitted.\n"
         "examples:\n"
         "  commbench fit runs/2ranks runs/4ranks runs/8ranks --out model.json\n"
-        "  commbench fit nccl.csv\n"
+        "  commbench fit nccl.csv --report fit.html\n"
         "  commbench predict model.json --ranks 512 --size 1M,64M"
     )
     parser.add_argument("sources", nargs="+", metavar="RUN|CSV", help="folders of runs, CSV files")
     parser.add_argument("--out", metavar="FILE", help="write the models there as JSON, for `commbench predict`")
+    parser.add_argument("--report", metavar="FILE", help="write a page with figures there (HTML)")
     parser.add_argument("--op", help="only these operations, comma-separated")
     parser.add_argument("--ranks", type=int, help="ranks of the measurements in a CSV that has no column of them")
 
@@ -44,16 +45,29 @@ def main(args) -> int:
     series = fit_tables(tables)
     fitted = {s.name for s in series if s.kind != "none"}
     crossovers = contests([table for table in tables if table.name in fitted])
+    models = ModelFile(tuple(series), tuple(args.sources), tuple(crossovers), datetime.now(UTC).isoformat())
     if args.out and fitted:  # before the printing, which a closed pipe may end
-        models = ModelFile(tuple(series), tuple(args.sources), tuple(crossovers), datetime.now(UTC).isoformat())
         save_models(models, Path(args.out))
+    if args.report:
+        _write_report(tables, models, Path(args.report))
     for number, one in enumerate(series):
         print("\n".join([*[""] * (number > 0), *series_lines(one)]))
     if crossovers:
         print("\n".join(["", "Who is faster where (on ranks x nodes)", *crossover_lines(crossovers)]))
-    if args.out and fitted:
-        print(f"\nwritten: {args.out}")
+    written = [args.out] * bool(args.out and fitted) + [args.report] * bool(args.report)
+    if written:
+        print(f"\nwritten: {', '.join(written)}")
     if not fitted:
         more = f" (and {len(series) - 1} more series, above)" if len(series) > 1 else ""
         raise MeasureError(f"no model was fitted: {series[0].faults[0]}{more}")
     return 0
+
+
+def _write_report(tables, models, path) -> None:
+    from commbench.errors import UsageError
+    from commbench.reports.model_page import write_model_report
+
+    try:
+        write_model_report(tables, models, path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; choose another --report") from None
