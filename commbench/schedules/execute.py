@@ -66,21 +66,21 @@ def _overwrites(step: Exchange) -> bool:
 
 def _pieces(message: Message, elements: int) -> list[Message]:
     """A message that is added, in pieces of at most `elements`; both ends cut alike."""
-    run, size = message.run, message.run.end - message.run.begin
+    size = message.run.end - message.run.begin
     if not message.reduce or not elements or size <= elements:
         return [message]
-    cuts = [*range(0, size, elements), size]
-    pieces = [
-        Message(message.peer, Run(run.buffer, run.begin + a, run.begin + b), True) for a, b in zip(cuts, cuts[1:])
-    ]
-    if len(message.then) == 1 and message.then[0].into == run:  # received in its place: each piece is added by itself
-        part = message.then[0].part
-        for i, (a, b) in enumerate(zip(cuts, cuts[1:])):
-            then = Add(pieces[i].run, Run(part.buffer, part.begin + a, part.begin + b))
-            pieces[i] = Message(message.peer, pieces[i].run, True, (then,))
+    cuts = [(begin, min(begin + elements, size)) for begin in range(0, size, elements)]
+    runs = [_cut(message.run, *cut) for cut in cuts]
+    if len(message.then) == 1 and isinstance(message.then[0], Add):  # each piece is added by itself
+        into, part = message.then[0].into, message.then[0].part
+        then = [(Add(_cut(into, *cut), _cut(part, *cut)),) for cut in cuts]
     else:
-        pieces[-1] = Message(message.peer, pieces[-1].run, True, message.then)
-    return pieces
+        then = [()] * (len(cuts) - 1) + [message.then]
+    return [Message(message.peer, run, True, after) for run, after in zip(runs, then)]
+
+
+def _cut(run: Run, begin: int, end: int) -> Run:
+    return Run(run.buffer, run.begin + begin, run.begin + end)
 
 
 def scratch_elements(actions) -> dict[str, int]:

@@ -114,6 +114,7 @@ def on_gloo(ranks: int, measure) -> None:
     import socket
     from datetime import timedelta
 
+    import torch
     import torch.distributed as dist
 
     from commbench.world.torch_world import TorchWorld
@@ -127,6 +128,7 @@ def on_gloo(ranks: int, measure) -> None:
             pid = os.fork()
             if pid == 0:
                 try:
+                    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))  # as launch/forks.py does
                     serve = {"master_listen_fd": listener.fileno()} if rank == 0 else {}
                     store = dist.TCPStore(
                         *listener.getsockname(),

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from harness import on_gloo
 
-RANKS, PAIRS, CALLS = 4, 10, 5
+RANKS, PAIRS, CALLS = 4, 24, 5
 SIZES = (4 << 20, 16 << 20, 64 << 20)
 BAR = 1.3
 FORCED_RING = {
