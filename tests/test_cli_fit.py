@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -285,3 +286,15 @@ def test_a_closed_pipe_loses_no_model(tmp_path):
     command = " ".join([*COMMBENCH, "fit", str(run), "--out", str(model), "| head -1"])
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=clean_environment())
     assert "Traceback" not in done.stderr and json.loads(model.read_text())["schema"] == 1
+
+
+def test_ranks_per_node_in_place_of_nodes(commbench, tmp_path):
+    data = Path(__file__).parent / "data" / "perlmutter_a100_nccl.csv"
+    model = tmp_path / "m.json"
+    assert commbench("fit", data, "--op", "all_gather", "--out", model)[0] == 0
+    code, out, _ = commbench("predict", model, "--ranks", "512,2048,8192", "--per-node", "4", "--size", "64M")
+    assert code == 0 and "projection" in out
+    assert [line.split()[2] for line in out.splitlines() if line.strip()[:1].isdigit()] == ["128", "512", "2048"]
+    code, _, err = commbench("predict", model, "--ranks", "510", "--per-node", "4", "--size", "64M")
+    assert code == 2 and "no whole nodes of 4" in err
+    assert commbench("predict", model, "--ranks", "8", "--per-node", "4", "--nodes", "2", "--size", "64M")[0] == 2

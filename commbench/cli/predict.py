@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", help="the file that `commbench fit --out` wrote")
     add("--ranks", help="512, or several: 64,512 or 8..4096, which doubles")
     add("--nodes", type=int, help="nodes they lie on (default: ranks per node as measured)")
+    add("--per-node", type=int, help="ranks on a node, in place of --nodes: for several --ranks at once")
     add("--size", help="1M, or several: 1M,64M or 8..64M*4")
     add("--op", help="only series of this operation")
     add("--algorithm", help="only series of this algorithm, such as library, ring, own:ring")
@@ -77,7 +78,7 @@ def _predicted(args, chosen) -> int:
         for ranks in counts:
             for size in sizes:
                 try:
-                    nodes = args.nodes or nodes_of(series, ranks)
+                    nodes = _nodes(args, ranks) or nodes_of(series, ranks)
                     told = answer(series, ranks, nodes, size)
                 except CommbenchError as error:
                     refused.append(error)
@@ -101,6 +102,19 @@ def _predicted(args, chosen) -> int:
     for error in dict.fromkeys(map(str, refused)):
         print(f"not predicted: {one_line(error)}")
     return UNMEASURED if refused else PASS
+
+
+def _nodes(args, ranks: int) -> int | None:
+    """As many nodes as --nodes or --per-node say; None where neither is given."""
+    from commbench.errors import UsageError
+
+    if args.per_node is None:
+        return args.nodes
+    if args.nodes is not None or args.per_node < 1:
+        raise UsageError("give --nodes, or --per-node with 1 rank or more")
+    if ranks > args.per_node and ranks % args.per_node:
+        raise UsageError(f"{ranks} ranks are no whole nodes of {args.per_node}; leave them out or say --nodes")
+    return max(1, ranks // args.per_node)
 
 
 def _span(low, high) -> str:
