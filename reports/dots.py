@@ -24,19 +24,20 @@ class _Mark:
 
 
 def overview_figure(panels: list[Panel], colour: dict[str, str]) -> dict | None:
-    """A row for each panel: the bus bandwidth of each line at its largest size, its time at its smallest.
-
-    None when no row is ok.
+    """A row for each panel, or for each algorithm of one that compares them: the bus bandwidth of each line at its
+    largest size, its time at its smallest. None when no row is ok.
     """
-    marks = []
-    for row, panel in enumerate(panels):
+    marks, names = [], []
+    for panel in panels:
         shown = [series for series in panel.lines or panel.variants if series.spots]
         sizes = [spot.size_bytes for series in shown for spot in series.sized]
+        rows = dict.fromkeys(series.algorithm if panel.by_algorithm else "" for series in shown)
+        rows = {algorithm: len(names) + i for i, algorithm in enumerate(rows)}
+        names += [text(panel.op) + _place(panel, panels, algorithm) for algorithm in rows]
         for series in shown:
-            drawn = series.sized or series.spots
+            row, drawn = rows[series.algorithm if panel.by_algorithm else ""], series.sized or series.spots
             marks.append(_busbw(row, series, drawn[-1], max(sizes, default=0)))
             marks.append(_time(row, series, drawn[0], min(sizes, default=0)))
-    names = [text(panel.op) + _place(panel, panels) for panel in panels]
     titles = ("busbw at the largest size, GB/s", "time at the smallest size, µs")
     return _figure(marks, names, colour, titles, spacing=30) if marks else None
 
@@ -75,12 +76,12 @@ def _crosses(row: int, series: Series, wrong: Row) -> list[_Mark]:
     return [_Mark(row, side, series, v, None, hover_wrong(series, wrong), wrong=True) for side, v in values.items()]
 
 
-def _place(panel: Panel, panels: list[Panel]) -> str:
-    """What tells this panel from the others of its operation."""
+def _place(panel: Panel, panels: list[Panel], algorithm: str) -> str:
+    """What tells this panel from the others of its operation, and the algorithm where it compares several."""
     others = [one.first for one in panels if one.op == panel.op and one is not panel]
     point, words = panel.first, []
     if panel.by_algorithm:
-        words.append(text(point.backend, 30))
+        words += [text(point.backend, 30), text(algorithm, 30)]
     if any(other.ranks != point.ranks for other in others):
         words.append(f"{point.ranks} ranks")
     if any(other.ranks == point.ranks and not panel.by_algorithm for other in others):

@@ -16,7 +16,7 @@ _COLOURS = {"gloo": "#3d85c6", "nccl": "#2e9e6b", "mpi": "#e08a1e"}
 _OTHER_COLOURS = ("#9a6fc4", "#c2557f", "#8a8f2d", "#7a7a7a")
 # Where algorithms are compared, each has a colour of its own instead; the library's choice keeps its backend's.
 _ALGORITHM_COLOURS = (
-    "#c2557f", "#7a5bb5", "#2e9e6b", "#b5651d", "#1fa2a8", "#8a8f2d", "#d1495b", "#5b6abf", "#6f7f8f",
+    "#c2557f", "#7a5bb5", "#8c564b", "#12a3a8", "#a39a1f", "#5f6c7b", "#b04a8f", "#4f5bd5", "#7f9f3f",
 )  # fmt: skip
 WRONG_COLOUR = "#e0312d"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagon")

@@ -7,9 +7,11 @@ import numpy as np
 
 from commbench.results.metrics import busbw_GBps
 from commbench.results.records import Sample
+from commbench.suite.groups import MOST_RANKS_IN_PAIRS
 
 SLOW = 0.7  # of what the best tenth of its class reach, from which on a link is named
 MOST = 0.75  # of a rank's links, from which on the rank is named in their place
+_KINDS = {"round": "pairs", "node": "node pairs", "rail": "rail pairs", "again": "rail pairs"}  # first word of a group
 CLASSES = {"intra": "within a node", "inter": "between nodes"}
 
 
@@ -47,13 +49,15 @@ class Matrix:
 
 
 def matrices(samples: list[Sample]) -> list[Matrix]:
-    """A matrix for each backend and kind of pairs ("pairs" of all ranks, "node pairs" of the first rank of each node),
-    from the p2p_bw rows of rounds; each entry is the median over launches at the largest size."""
+    """A matrix for each backend and kind of pairs ("pairs" of all ranks, "node pairs" of the first rank of each node,
+    "rail pairs" of the ranks of a rail), from the p2p_bw rows of rounds; each entry is the median over launches at the
+    largest size. None of worlds that a figure cannot show."""
     found = {}
     for sample in samples:
         point, rate = sample.point, busbw_GBps(sample)
-        kind = {"round": "pairs", "node": "node pairs"}.get(point.group.split(" ")[0])
-        if point.op == "p2p_bw" and kind and sample.status == "ok" and rate and point.group.partition(": ")[2]:
+        kind = _KINDS.get(point.group.split(" ")[0])
+        drawn = point.world_size <= MOST_RANKS_IN_PAIRS and point.group.partition(": ")[2]
+        if drawn and point.op == "p2p_bw" and kind and sample.status == "ok" and rate:
             key = point.backend, kind, point.size_bytes
             sender, receiver = point.members[point.root], point.members[1 - point.root]
             found.setdefault(key, {}).setdefault((sender, receiver), []).append((rate, point.scope))

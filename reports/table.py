@@ -96,6 +96,7 @@ def _remarks(row: Row) -> str:
 COLUMNS = (
     Column("op", lambda row: row.point.op, fixed=True),
     Column("backend", lambda row: row.point.backend, fixed=True),
+    Column("algorithm", lambda row: row.point.choice),
     Column("group", lambda row: row.point.group),
     Column("ranks", _count(lambda row: row.point.ranks), numeric=True),
     Column("size", _size, numeric=True, fixed=True),
@@ -110,6 +111,7 @@ COLUMNS = (
     Column("busbw, GB/s", _busbw, numeric=True, fixed=True),
     Column("#wrong", _wrong, numeric=True, fixed=True),
     Column("status", lambda row: row.sample.status, fixed=True),
+    Column("algorithm seen", lambda row: row.sample.algorithm_seen),
     Column("min, µs", _time(lambda row: min(row.sample.samples_us, default=None)), numeric=True),
     Column("p95, µs", _percentile(95), numeric=True),
     Column("p99, µs", _percentile(99), numeric=True),
@@ -121,8 +123,6 @@ COLUMNS = (
     Column("root", _root, numeric=True),
     Column("batch", _count(lambda row: row.point.batch), numeric=True),
     Column("launch", _count(lambda row: row.sample.launch), numeric=True),
-    Column("algorithm", lambda row: row.point.algorithm),
-    Column("algorithm seen (probe launch)", lambda row: row.sample.algorithm_seen),
     Column("remarks", _remarks),
     Column("reason", lambda row: row.sample.reason),
 )

@@ -30,6 +30,8 @@ def test_links_are_what_was_measured():
     assert (fabric.intra.latency_us, fabric.inter.latency_us) == (2.0, 5.0)
     assert fabric.intra.bandwidth_GBps == pytest.approx(300) and fabric.inter.bandwidth_GBps == pytest.approx(40)
     assert fabric.domain_ranks == fabric.nics_per_node == 4
+    alone = measured_fabric(ModelFile((pair(2, 5.0, 40.0),)), "m", per_node=1)
+    assert alone.domain_ranks == 1 and alone.inter.latency_us == 5.0
     one = measured_fabric(ModelFile((pair(1, 2.0, 300.0),)), "m")
     assert one.inter == one.intra and one.domain_ranks == 131_072
 
@@ -41,6 +43,7 @@ def test_links_are_what_was_measured():
         ([pair(1, 2.0, 300.0), pair(1, 2.0, 300.0, "gloo")], None, "gloo isolated, mpi isolated; fit the runs of one"),
         ([pair(1, 2.0, 300.0), pair(2, 2.0, 300.0)], None, "by --per-node"),
         ([pair(1, 2.0, 300.0)], 8, "no pairs between nodes"),
+        ([pair(2, 2.0, 300.0)], 4, "no pair within a node, so only --per-node 1"),
         ([pair(1, 2.0, None)], None, "G_us_per_byte of a pair within a node is not determined: x"),
     ],
 )

@@ -9,7 +9,11 @@ _FABRIC = "h100-8x400g"
 # A chain's steps all differ, and so do those of pairwise where ranks are not whole nodes: work grows as N^2.
 _MOST_DIFFERENT_STEPS = {"chain": 16_384, "pairwise": 4_096}
 
-_ONE_RING = "ring is a single ring, which leaves a node by one of its NICs; rail_ring has one for each, as NCCL's"
+_ONE_RAIL = (
+    "ring and tree leave a node by one of its NICs, or two; rail_ring and hierarchical_tree use all of them, as the "
+    "library's own ring and tree do"
+)
+_OWN_NIC = "links as fitted to pairs that had them alone: each rank is given a NIC of its own"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +59,7 @@ def main(args) -> int:
                 json.dump({"schema": 1, "kind": "simulation", "fabric": asdict(fabric), "rows": rows}, file, indent=1)
         except OSError as error:
             raise UsageError(f"{args.json} cannot be written: {error.strerror}; choose another --json") from None
-    Console(width=None if sys.stdout.isatty() else 160).print(_table(rows, args.op, fabric))
+    Console(width=None if sys.stdout.isatty() else 160).print(_table(rows, args.op, fabric, bool(args.model)))
     return 0
 
 
@@ -144,7 +148,7 @@ def _refusal(name: str, n: int, fabric) -> str | None:
     return None
 
 
-def _table(rows: list[dict], op: str, fabric):
+def _table(rows: list[dict], op: str, fabric, fitted: bool):
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -155,10 +159,12 @@ def _table(rows: list[dict], op: str, fabric):
     between = f"NICs at {fabric.inter.bandwidth_GBps:.4g} GB/s and {fabric.inter.latency_us:.3g} us"
     title = f"{op} simulated, not measured, on {fabric.name}: "
     title += within if fabric.domain_ranks >= MOST_RANKS else f"{fabric.domain_ranks} ranks at {within}, {between}"
-    crossing = any(row["algorithm"] == "ring" and row["ranks"] > fabric.domain_ranks for row in rows)
+    crossing = any(row["algorithm"] in ("ring", "tree") and row["ranks"] > fabric.domain_ranks for row in rows)
+    notes = [_ONE_RAIL] if crossing and fabric.nics_per_node > 1 else []
+    notes += [_OWN_NIC] if fitted and fabric.domain_ranks < MOST_RANKS else []
     table = Table(
         title=title,
-        caption=_ONE_RING if crossing and fabric.nics_per_node > 1 else None,
+        caption="\n".join(notes) or None,
         box=box.SIMPLE_HEAD,
         padding=(0, 1),
         title_justify="left",

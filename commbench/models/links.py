@@ -23,7 +23,9 @@ def measured_fabric(models: ModelFile, name: str, per_node: int | None = None) -
         raise UsageError(f"{name} holds models of pairs over {', '.join(several)}; fit the runs of one by itself")
     by_nodes = {series.loggp.nodes: series.loggp for series in found}
     if 2 in by_nodes and per_node is None:
-        raise UsageError(f"{name} has pairs within and between nodes; say how many ranks a node has by --per-node")
+        raise UsageError(f"{name} has pairs between nodes; say how many ranks a node has by --per-node")
+    if 1 not in by_nodes and per_node != 1:
+        raise UsageError(f"{name} has no pair within a node, so only --per-node 1 can be simulated; {_WANTED}")
     if 2 not in by_nodes and per_node is not None:
         raise UsageError(f"{name} has no pairs between nodes, so nodes of {per_node} ranks cannot be simulated")
     inter = _link(by_nodes[2], name) if 2 in by_nodes else None

@@ -27,7 +27,7 @@ def parse(text: str) -> tuple[str, str]:
         raise ValueError(
             f"there is no algorithm {text!r}; there are library (the library's own choice); NCCL's "
             f"{', '.join(nccl.ALGORITHMS)}; Open MPI's {', '.join(sorted(tuned))}; "
-            f"commbench's {', '.join(sorted(own))}"
+            f"commbench's {', '.join(sorted(own - {OWN + 'nvls'}))}"
         )
     if not slash:
         return name, "default"
@@ -51,7 +51,8 @@ def refusal(point, node_of: list[int]) -> str | None:
     if algorithm.startswith(OWN):
         return catalogue.refusal(op, algorithm.removeprefix(OWN), node_of, point.in_place)
     if point.backend == "gloo":
-        own = f"; {OWN}{algorithm} runs commbench's" if algorithm in SCHEDULES.get(op, ()) else ""
+        runs = algorithm in SCHEDULES.get(op, ()) and not catalogue.refusal(op, algorithm, node_of, point.in_place)
+        own = f"; {OWN}{algorithm} runs commbench's" if runs else ""
         return f"Gloo has one algorithm for each collective and no way to choose{own}"
     if point.backend == "nccl":
         return nccl.refusal(op, algorithm, point.protocol, point.ranks, point.nodes)

@@ -1,4 +1,4 @@
-"""A fitted crossover held against measurements on both sides of it: own:recursive_doubling against own:ring, MPI.
+"""A fitted crossover held against measurements on both sides of it: Open MPI's recursive doubling and ring, forced.
 
 One run of several launches is fitted; then a second run measures at a third and at three times the fitted crossover.
 The faster one must be the one that the fit names, on both sides. `python tests/benchmarks/crossover.py [RANKS]`.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-FIRST, SECOND = "own:recursive_doubling", "own:ring"
+FIRST, SECOND = "recursive_doubling", "ring"
 LAUNCHES = 7
 
 
@@ -35,7 +35,7 @@ def main(ranks: str) -> int:
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        run(folder / "fit", ranks, "256..4M*2", LAUNCHES)
+        run(folder / "fit", ranks, "512..256K*2", LAUNCHES)
         (found,) = contests(read_series([str(folder / "fit")]))
         print(f"fitted on {ranks} ranks, {found.found.label}: {found.sentence}", flush=True)
         if len(found.found.crossings) != 1:
