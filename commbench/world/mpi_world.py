@@ -189,7 +189,7 @@ class MpiWorld(World):
         return float(np.median(isolated(call, self.align, calls, lambda i: None)))
 
     def library(self) -> str:
-        return MPI.Get_library_version().split(",")[0].strip()
+        return MPI.Get_library_version().splitlines()[0].split(",")[0].strip()
 
     def close(self):
         MPI.Finalize()
