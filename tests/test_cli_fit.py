@@ -249,7 +249,7 @@ def test_plan_sweep_says_which_points_are_missing(tmp_path, commbench):
         "plan-sweep", "--op", "all_reduce", "--ranks", "32,64", "--per-node", "8", "--size", "1M..64M"
     )
     assert code == 0 and "alpha_intra_us and alpha_inter_us cannot be told apart; measure 4 per node as well" in out
-    assert re.search(r"^  16 +4 +1M\.\.64M$", out, re.MULTILINE)
+    assert re.search(r"^  16 +4 +(\w+,)+1M,2M,4M,8M,16M,32M,64M(,|$)", out, re.MULTILINE)
     run = line_run(tmp_path / "run", op="all_gather", ranks=8)
     code, out, _ = commbench("plan-sweep", run, "--op", "all_gather")
     assert code == 0 and "with 8 ranks only, base and steps are one figure; measure 3 or more rank counts" in out
@@ -298,3 +298,91 @@ def test_ranks_per_node_in_place_of_nodes(commbench, tmp_path):
     code, _, err = commbench("predict", model, "--ranks", "510", "--per-node", "4", "--size", "64M")
     assert code == 2 and "no whole nodes of 4" in err
     assert commbench("predict", model, "--ranks", "8", "--per-node", "4", "--nodes", "2", "--size", "64M")[0] == 2
+
+
+def test_far_outside_the_measured_sizes_nothing_is_predicted(tmp_path, commbench):
+    model = tmp_path / "m.json"
+    few = write_csv(tmp_path / "t.csv", {2**20: 10, 2**21: 30, 2**22: 60})
+    assert commbench("fit", few, "--out", model)[0] == 0
+    for size in ("1", "64K", "1G", "1T", "1024T"):
+        refused(commbench("predict", model, "--ranks", 8, "--size", size), 3, "octaves outside what was measured")
+    code, out, _ = commbench("predict", model, "--ranks", 8, "--size", "1,2M,1T")
+    assert code == 3 and "interpolation" in out
+    assert "not predicted: a size of 1 on 8 ranks lies 20 octaves outside what was measured" in out
+
+
+def test_ranks_that_were_not_measured_are_the_same_refusal_in_both_kinds(tmp_path, commbench):
+    model = tmp_path / "m.json"
+    commbench("fit", line_run(tmp_path / "one", ranks=4), "--out", model)
+    assert commbench("predict", model, "--ranks", 32, "--nodes", 8, "--size", "1M")[0] == 3
+    commbench("fit", *ring_runs(tmp_path), "--out", model)
+    refused(
+        commbench("predict", model, "--ranks", 32, "--nodes", 8, "--size", "1M"), 3, "nothing was measured with 4 r"
+    )
+
+
+def test_one_rank_count_names_no_algorithm(tmp_path, commbench):
+    """Eight ranks of a node beside three worlds of several: on one count a ring, a tree and a doubling fit alike."""
+    rows = ["op,ranks,nodes,size_bytes,time_us,launch"]
+    rng = np.random.default_rng(1)
+    for n in (8, 16, 32, 64):
+        for launch in range(1, 6):
+            times = [2 * (n - 1) * (5 + s / n / 1e5) * np.exp(rng.normal(0, 0.01)) for s in SIZES]
+            rows += [f"all_reduce,{n},{n // 8},{s},{t},{launch}" for s, t in zip(SIZES, times)]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    model = tmp_path / "m.json"
+    code, out, _ = commbench("fit", tmp_path / "t.csv", "--out", model)
+    assert code == 0 and re.search(r"one node, 8 ranks +lines over the size", out)
+    parameters = json.loads(model.read_text())["series"][0]["family"]["parameters"]
+    told = {(p["name"], p["value"]) for p in parameters if p["where"] == "one node, 8 ranks"}
+    assert told == {("algorithm", None)} and "on 8 ranks alone every algorithm fits" in out
+    assert any(p["name"] == "beta_us_per_byte" and p["value"] for p in parameters)
+
+
+def test_a_bandwidth_out_of_noise_is_not_determined(tmp_path, commbench):
+    rng = np.random.default_rng(3)
+    rows = ["op,ranks,size_bytes,time_us,launch"]
+    sizes = [2**k for k in range(3, 24)]
+    rows += [f"all_reduce,8,{s},{50 * np.exp(rng.normal(0, 0.1))},{i}" for s in sizes for i in range(5)]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    model = tmp_path / "m.json"
+    code, out, _ = commbench("fit", tmp_path / "t.csv", "--out", model)
+    latency, slope = json.loads(model.read_text())["series"][0]["curves"][0]["parameters"]
+    assert code == 0 and slope["value"] is None and slope["note"].startswith("not determined: ")
+    assert latency["value"] == pytest.approx(50, rel=0.1)
+
+
+def test_an_operation_of_nobody_is_warned_of(tmp_path, commbench):
+    model = tmp_path / "m.json"
+    path = write_csv(tmp_path / "t.csv", {s: 20 + 1e-3 * s for s in SIZES}, op="all_redcue")
+    code, out, _ = commbench("fit", path, "--out", model)
+    assert code == 0 and "note: all_redcue is no operation of commbench's, so it has no bus bandwidth" in out
+    refused(commbench("predict", model, "--export", "simai"), 3, "are of bus bandwidth, and all_redcue has none")
+
+
+def test_of_many_rivals_the_fastest_are_compared(tmp_path, commbench):
+    rows = ["op,ranks,size_bytes,time_us,algorithm"]
+    for a in range(20):
+        rows += [f"all_reduce,8,{s},{(20 + a) + (40 - a) * 1e-4 * s},a{a}" for s in SIZES]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    code, out, _ = commbench("fit", tmp_path / "t.csv")
+    lines = [line for line in out.splitlines() if " against " in line]
+    assert code == 0 and len(lines) == 15 and any("a0 against a19" in line for line in lines)
+    assert "note: all_reduce on 8 x 1: of 20 rivals only the 6 that are fastest anywhere are compared" in out
+
+
+def test_plan_sweep_asks_for_what_it_misses_on_each_machine(tmp_path, commbench):
+    two = write_csv(tmp_path / "two.csv", {8: 70, 16: 70})
+    code, out, _ = commbench("plan-sweep", two, "--op", "all_reduce")
+    assert code == 0
+    added = {line.split()[0]: line.split()[2] for line in out.splitlines() if re.match(r"  \d+ +1 ", line)}
+    assert set(added) == {"2", "4", "8"}
+    assert all(len(sizes.split(",")) >= 4 for sizes in added.values()) and added["2"].startswith("8,16,")
+    rows = ["op,ranks,nodes,size_bytes,time_us,dataset"]
+    for name, counts in (("here", (8, 16)), ("there", (4,))):
+        rows += [f"all_reduce,{n},{max(1, n // 8)},{s},{20 + 1e-3 * s},{name}" for n in counts for s in SIZES]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    code, out, _ = commbench("plan-sweep", tmp_path / "t.csv", "--op", "all_reduce", "--ranks", "32", "--size", "1M")
+    assert code == 0 and out.splitlines()[0] == "here" and "there" in out.splitlines()
+    here, there = out.split("\nthere\n")
+    assert "8 x 1, 16 x 2, 32 x 4" in here and "4 x 1, 32 x 8" in there

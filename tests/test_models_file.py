@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from measured import line_run, sample, write_run
 
-from commbench.errors import UsageError
+from commbench.cli.fit_view import crossover_lines, series_lines
+from commbench.errors import CommbenchError, UsageError
+from commbench.models.answer import answer
 from commbench.models.contest import contests
 from commbench.models.model_file import SCHEMA, ModelFile, load_models, save_models
 from commbench.models.series_fit import fit_tables
@@ -78,8 +80,8 @@ def curve_of(document):
         (lambda d: d.pop("series"), "lacks 'series'"),
         (lambda d: d["series"][0].pop("label"), "lacks 'label'"),
         (lambda d: d["series"][0].update(kind="magic"), "kind 'magic' is none of"),
-        (lambda d: d["series"][0].update(points=-1), "-1 is no count"),
-        (lambda d: d["series"][0].update(points=1.5), "1.5 is no count"),
+        (lambda d: d["series"][0].update(points=-1), "is no whole number from 1 on"),
+        (lambda d: d["series"][0].update(points=1.5), "is no whole number from 1 on"),
         (lambda d: d.update(series=3), "no model file that commbench wrote"),
         (lambda d: d["series"].append("text"), "no model file that commbench wrote"),
         (lambda d: curve_of(d)["pieces"].update(first=[0, 500]), "no model file"),
@@ -90,8 +92,8 @@ def curve_of(document):
         (lambda d: family_of(d)["regimes"][0].update(ranks=[]), "no model file"),
         (lambda d: family_of(d)["regimes"][0]["pieces"][0].update(values=[-1.0] * 9), "no model file"),
         (lambda d: family_of(d)["regimes"][0]["pieces"][0].update(algorithm="none"), "there is no equation"),
-        (lambda d: family_of(d).update(regimes=[{}]), "lacks 'pieces'"),
-        (lambda d: d["crossovers"][0].update(found={}), "lacks 'crossings'"),
+        (lambda d: family_of(d).update(regimes=[{}]), "lacks 'choice'"),
+        (lambda d: d["crossovers"][0].update(found={}), "lacks 'verdict'"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_one_sentence(models, tmp_path, change, sentence):
@@ -132,3 +134,46 @@ def test_text_of_the_outside_stays_text(tmp_path):
     back = load_models(tmp_path / "m.json")
     assert back.series[0].label["group"] == rude
     assert "\x1b" not in back.series[0].name and "\n" not in back.series[0].name
+
+
+def leaves(value, path=()):
+    """The paths of everything in a document, of lists the first two and the last."""
+    items = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        items = [(i, value[i]) for i in sorted({0, 1, len(value) - 1}) if 0 <= i < len(value)]
+    for key, inner in items:
+        yield (*path, key)
+        yield from leaves(inner, (*path, key))
+
+
+def test_any_value_changed_by_hand_is_one_sentence_or_a_model_that_predicts(models, tmp_path):
+    """Every place of a file, each with one of these values (all values, over the places of a kind)."""
+    save_models(models, tmp_path / "m.json")
+    text = (tmp_path / "m.json").read_text()
+    values = ["null", '"x"', "[]", "{}", "-1", "0", "1e999", "true"]
+    places = [path for path in leaves(json.loads(text)) if path[0] != "schema"]
+    refused = 0
+    for number, path in enumerate(places):
+        document = json.loads(text)
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = "HERE"
+        changed = json.dumps(document).replace('"HERE"', values[(number + number // len(values)) % len(values)])
+        (tmp_path / "m.json").write_text(changed)
+        try:
+            loaded = load_models(tmp_path / "m.json")
+        except UsageError as error:
+            assert len(str(error).splitlines()) == 1
+            refused += 1
+            continue
+        for series in loaded.series:
+            assert series_lines(series)
+            for ranks, size in ((4, 2**20), (16, 8), (64, 2**40)):
+                try:
+                    told = answer(series, ranks, 1, size)
+                except CommbenchError:
+                    continue
+                assert 0 < told.low_us <= told.time_us <= told.high_us < np.inf, path
+        crossover_lines(list(loaded.crossovers))
+    assert refused > len(places) / 2

@@ -79,3 +79,13 @@ def test_one_launch_that_is_the_whole_truth_is_held_by_its_interval():
         interval = interval_of(fit_launches(*measured(rng, 1, spread=0)), lambda values: values[1])
         hits.append(interval.low <= TRUTH[1] <= interval.high)
     assert 0.88 <= np.mean(hits) <= 0.99
+
+
+def test_launches_of_unlike_length_are_fitted_each_by_its_own_rows():
+    size = np.array([1.0, 2, 4, 8, 1, 2, 4, 1, 2, 8])
+    launch = np.array([2, 2, 2, 2, 0, 0, 0, 7, 7, 7])
+    truth = {2: (10.0, 1.0), 0: (20.0, 2.0), 7: (5.0, 3.0)}
+    time_us = np.array([truth[k][0] + truth[k][1] * s for k, s in zip(launch, size)])
+    fits = fit_launches(np.column_stack([np.ones(10), size]), time_us, launch)
+    assert fits.launches.tolist() == [0, 2, 7]
+    assert fits.values == pytest.approx(np.array([truth[0], truth[2], truth[7]]), rel=1e-6)

@@ -120,6 +120,14 @@ def test_rank_counts_of_a_node_that_no_ring_joins_are_fitted_each():
     assert all(regime.mape < 0.01 for regime in model.regimes)
 
 
+def test_rank_counts_that_no_form_holds_for_are_said_to_be_fitted_each():
+    table = series(lambda r, n, s: (8.0 + s * 3e-6) * np.where(r % 8 == 4, 40, 1), [(2, 1), (4, 1), (8, 1), (12, 1)])
+    model = fit_family(table)
+    assert [len(regime.ranks) for regime in model.regimes] == [1, 1, 1, 1]
+    assert {r.chosen_by for r in model.regimes} == {"BIC: no form holds for all 4 rank counts, so each by itself"}
+    assert all(p.name == "algorithm" and p.value is None for p in model.parameters)
+
+
 @pytest.mark.parametrize(
     "change, error, sentence",
     [

@@ -1,6 +1,8 @@
 """What is unstable is named and not fitted; what is only noisy at small sizes, coarse or slow is accepted."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,3 +177,45 @@ def test_one_unsteady_world_is_left_out_of_a_steady_series():
     assert any(
         w.startswith("8 ranks on 1 node(s) left out: unstable: in-place and out-of-place") for w in series.warnings
     )
+
+
+RING = [70 + 1.75e-5 * size for size in SIZES]
+
+
+@pytest.mark.parametrize(
+    "times, sentence",
+    [
+        ([t / 1e6 for t in RING], "a unit is wrong: a size of 8 on 8 ranks takes 7e-05 us"),
+        ([t / 1e3 for t in RING], "a unit is wrong: a size of 8 on 8 ranks takes 0.07 us"),
+        ([2.0] * len(SIZES), "a unit is wrong: a size of 1G on 8 ranks in 2 us are .* GB/s, which no link carries"),
+        ([t * (1 if size < 2**20 else 1e-2) for t, size in zip(RING, SIZES)], "17 of 28 sizes take over 3 times"),
+        ([t * (1 if size < 2**20 else 1e3) for t, size in zip(RING, SIZES)], "the time goes from 79.2 us at 512K to"),
+        ([t * (1e3 if size < 2**12 else 1) for t, size in zip(RING, SIZES)], "the time goes from 7e.04 us at 2K to"),
+    ],
+)  # fmt: skip
+def test_a_unit_that_is_wrong_is_named(times, sentence):
+    table = replace(curve(times, SIZES), label={"op": "all_reduce"})
+    assert re.search(sentence, faults(table)), faults(table)
+    assert fit_series(table).kind == "none"
+
+
+def test_one_world_size_in_another_unit_is_named():
+    rows = [Row(n, 1, s, n * (5 + 1e-3 * s) * (1e-3 if n == 16 else 1)) for n in (4, 8, 16) for s in SIZES[8:]]
+    assert "a unit is wrong: 16 ranks take 0.002 times as long as 8" in faults(table_of({"op": "all_reduce"}, rows))
+
+
+def test_leading_sizes_that_are_outpaced_are_left_out_only_where_they_are_few():
+    steep = [2e3] * 8 + [20 + 1e-3 * s for s in SIZES[8:]]
+    assert "on 8 ranks 8 of 28 sizes take over 3 times as long as a larger size" in faults(curve(steep, SIZES))
+    assert not faults(curve([2e3] * 3 + [20 + 1e-3 * s for s in SIZES[3:]], SIZES))
+
+
+def test_a_slight_fall_at_every_size_is_a_fault():
+    assert "at 20 sizes one after the other of 20" in faults(curve([100.0 - k for k in range(20)]))
+    assert not faults(curve([100.0 - k for k in range(7)]))
+
+
+@pytest.mark.parametrize("name", ["nccl_size_time", "perlmutter_a100_nccl"])
+def test_published_tables_are_all_steady_but_the_one_that_says_it_is_not(name):
+    for table in read_series([Path(__file__).parent / "data" / f"{name}.csv"]):
+        assert check_stability(table).stable == ("unstable" not in table.name), (table.name, faults(table))

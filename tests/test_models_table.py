@@ -1,6 +1,8 @@
 """Series are read whole: what is told apart, what is left out and counted, and which file is refused with what sentence."""
 
 import io
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +64,7 @@ def test_a_run_without_a_usable_row_is_refused(tmp_path):
 def test_a_tampered_size_is_left_out(tmp_path):
     good = [sample(20, size) for size in (8, 16)]
     (table,) = read_series([write_run(tmp_path / "run", [*good, sample(20, 32, ranks=4, nodes="two")])])
-    assert table.used().startswith("2 points used, 1 left out because")
+    assert table.used().startswith("2 points used") and table.notes == ("1 line(s) of the run could not be read",)
 
 
 def test_oversubscribed_ranks_are_noted(tmp_path):
@@ -75,9 +77,54 @@ def test_runs_of_other_ranks_are_further_points_and_repeated_runs_further_launch
     two, four = line_run(tmp_path / "2", ranks=2, launches=2), line_run(tmp_path / "4", ranks=4, launches=2)
     (table,) = read_series([two, four])
     assert (table.points, table.launches) == (2 * len(SIZES), 2)
-    (table,) = read_series([two, two])
+    again = line_run(tmp_path / "again", 21.0, ranks=2, launches=2)
+    (table,) = read_series([two, again])
     assert (table.points, table.launches) == (len(SIZES), 4)
     assert len(joined(table, table).left_out) == 0
+
+
+def test_a_copy_is_no_further_launch(tmp_path):
+    run = line_run(tmp_path / "run", launches=2)
+    with pytest.raises(UsageError, match="run is given twice"):
+        read_series([run, tmp_path / "." / "run"])
+    copy = shutil.copytree(run, tmp_path / "copy")
+    with pytest.raises(UsageError, match="run and .*copy hold the same rows of all_reduce"):
+        read_series([run, copy])
+    first = write_csv(tmp_path / "a.csv", {s: 20 + s for s in SIZES})
+    second = write_csv(tmp_path / "b.csv", {s: 20 + s for s in SIZES[4:]}, launch=7)
+    with pytest.raises(UsageError, match="a.csv and .*b.csv hold the same rows"):
+        read_series([first, second])
+
+
+def test_a_folder_of_runs_stands_for_all_of_them(tmp_path):
+    for ranks in (2, 4, 8):
+        line_run(tmp_path / "campaign" / f"{ranks}", ranks=ranks)
+    (table,) = read_series([tmp_path / "campaign"])
+    assert sorted(set(table.ranks.tolist())) == [2, 4, 8]
+    with pytest.raises(UsageError, match="is given twice"):
+        read_series([tmp_path / "campaign", tmp_path / "campaign" / "4"])
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_other_delimiters_and_launches_from_zero(tmp_path, delimiter):
+    text = "op,ranks,size_bytes,time_us,launch\nall_reduce,8,1024,10.5,0\nall_reduce,8,1024,11,1\n"
+    (tmp_path / "t.csv").write_text(text.replace(",", delimiter))
+    (table,) = read_series([tmp_path / "t.csv"])
+    assert table.launch.tolist() == [0, 1] and table.time_us.tolist() == [10.5, 11]
+
+
+def test_disturbed_rows_are_noted(tmp_path):
+    rows = [replace(sample(20, size), foreign_cores=2.0 if size < 64 else 0.1) for size in SIZES]
+    (table,) = read_series([write_run(tmp_path / "run", rows)])
+    assert table.notes == (f"3 of {len(SIZES)} rows were disturbed by other programs",)
+
+
+def test_an_algorithm_is_seen_by_its_whole_name(tmp_path):
+    rows = [replace(sample(20, 2**k, algorithm="tree"), algorithm_seen=seen)
+            for k, seen in enumerate(("TREE", "NVLSTree", "ring, tree", "NVLS_TREE"), 3)]  # fmt: skip
+    (table,) = read_series([write_run(tmp_path / "run", rows)])
+    assert table.size_bytes.tolist() == [8, 32]
+    assert table.left_out == {"it was not seen to run by the algorithm that it asked for": 2}
 
 
 def test_the_csv_of_export_reads_as_the_run_does(tmp_path):

@@ -342,7 +342,9 @@ def test_the_verb_prints_a_table_and_marks_the_fastest(capsys, tmp_path):
         "--json", str(file),
     )  # fmt: skip
     assert code == 0 and "simulated, not measured, on h100-8x400g" in out
-    assert out.count("fastest") == 9  # one in each of 8 groups, and at 1G on one node ring and hierarchical are the same
+    assert (
+        out.count("fastest") == 9
+    )  # one in each of 8 groups, and at 1G on one node ring and hierarchical are the same
     rows = json.loads(file.read_text())["rows"]
     assert len(rows) == 4 * 2 * 3
     assert {row["ranks"] for row in rows} == {8, 16, 32, 64}

@@ -27,10 +27,11 @@ def main(args) -> int:
 
     from commbench.cli.fit_view import crossover_lines, series_lines
     from commbench.errors import MeasureError, UsageError
-    from commbench.models.contest import contests
+    from commbench.models.contest import contests, not_compared
     from commbench.models.model_file import ModelFile, save_models
     from commbench.models.series_fit import fit_tables
     from commbench.models.table import read_series
+    from commbench.results.nccl_tests import one_line
 
     if args.ranks is not None and args.ranks < 1:
         raise UsageError(f"--ranks {args.ranks}: a measurement has 1 rank or more")
@@ -44,7 +45,8 @@ def main(args) -> int:
         tables = [table for table in tables if table.label["op"] in wanted]
     series = fit_tables(tables)
     fitted = {s.name for s in series if s.kind != "none"}
-    crossovers = contests([table for table in tables if table.name in fitted])
+    rivals = [table for table in tables if table.name in fitted]
+    crossovers = contests(rivals)
     models = ModelFile(tuple(series), tuple(args.sources), tuple(crossovers), datetime.now(UTC).isoformat())
     if args.out and fitted:  # before the printing, which a closed pipe may end
         save_models(models, Path(args.out))
@@ -54,6 +56,7 @@ def main(args) -> int:
         print("\n".join([*[""] * (number > 0), *series_lines(one)]))
     if crossovers:
         print("\n".join(["", "Who is faster where (on ranks x nodes)", *crossover_lines(crossovers)]))
+        print("".join(f"  note: {one_line(sentence)}\n" for sentence in not_compared(rivals)), end="")
     written = [args.out] * bool(args.out and fitted) + [args.report] * bool(args.report)
     if written:
         print(f"\nwritten: {', '.join(written)}")

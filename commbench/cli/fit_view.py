@@ -30,7 +30,8 @@ def series_lines(series: SeriesModel) -> list[str]:
         lines += _breaks(series.curves)
     if series.family:
         lines += [""] + aligned([_REGIME_HEAD, *map(_regime, series.family.regimes)])
-        lines += [""] + aligned([_parameter(p) for p in series.family.parameters])
+        if series.family.parameters:
+            lines += [""] + aligned([_parameter(p) for p in series.family.parameters])
     lines += [f"  not fitted: {one_line(fault)}" for fault in series.faults]
     lines += [f"  note: {one_line(warning)}" for warning in series.warnings]
     return lines
@@ -52,7 +53,7 @@ def _curve(op: str, curve: Curve) -> list[str]:
         f"{len(curve.pieces.first)}",
         _value(latency.value),
         _span(latency.low, latency.high),
-        _value(rates[0]),
+        "-" if slope.value and rates[0] is None else _value(rates[0]),
         _span(rates[1], rates[2]),
         f"{100 * curve.mape:.1f}",
         "-" if curve.holdout_mape is None else f"{100 * curve.holdout_mape:.1f}",
@@ -83,10 +84,14 @@ _REGIME_HEAD = ["equations for", "form", "points", "launches", "error %", "held-
 
 def _regime(regime) -> list[str]:
     algorithms = [piece.algorithm for piece in regime.pieces]
-    form = " + ".join(f"{algorithms.count(a)} {a}" for a in dict.fromkeys(algorithms))
+    form = f"{regime.choice} of " + " + ".join(f"{algorithms.count(a)} {a}" for a in dict.fromkeys(algorithms))
+    if len(regime.ranks) == 1 and not regime.chosen_by.startswith("given"):
+        form = "lines over the size"  # on one rank count they are of no algorithm
+    elif len(algorithms) == 1:
+        form = algorithms[0]
     held = "-" if regime.holdout_mape is None else f"{100 * regime.holdout_mape:.1f}"
     return [
-        regime.name, f"{regime.choice} of {form}", str(regime.points), str(regime.launches), f"{100 * regime.mape:.1f}",
+        regime.name, form, str(regime.points), str(regime.launches), f"{100 * regime.mape:.1f}",
         held, regime.chosen_by,
     ]  # fmt: skip
 

@@ -82,7 +82,7 @@ def _predicted(args, chosen) -> int:
                     told = answer(series, ranks, nodes, size)
                 except CommbenchError as error:
                     refused.append(error)
-                    break
+                    continue
                 rates = [
                     busbw_GBps(series.label["op"], ranks, size, t) for t in (told.time_us, told.high_us, told.low_us)
                 ]

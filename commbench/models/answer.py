@@ -6,7 +6,7 @@ from commbench.errors import MeasureError, UsageError
 from commbench.models import model
 from commbench.models.curve import Curve
 from commbench.models.model_file import SeriesModel
-from commbench.models.prediction import Prediction, predict, regime_for
+from commbench.models.prediction import Prediction, check_place, predict, regime_for, within_reach
 from commbench.ops import OPS
 from commbench.units import format_size
 
@@ -18,13 +18,17 @@ def answer(series: SeriesModel, ranks: int, nodes: int, size_bytes: int) -> Pred
     """
     if series.kind not in ("pieces", "family"):
         raise MeasureError(f"{series.name}: no model of time was fitted: {'; '.join(series.faults) or series.kind}")
-    if not size_bytes > 0:
+    if not 0 < size_bytes < 2**63:
         raise UsageError(f"size {size_bytes} is none; give the bytes of the operation, such as 1M")
     curve = next((c for c in series.curves if (c.ranks, c.nodes) == (ranks, nodes)), None)
     if curve is not None:
         return _by_curve(curve, size_bytes)
     _need_family(series, ranks, nodes)
-    return predict(series.family, ranks, nodes, size_bytes)
+    check_place(ranks, nodes)
+    try:
+        return predict(series.family, ranks, nodes, size_bytes)
+    except UsageError as error:
+        raise MeasureError(f"{series.name}: {error}") from None
 
 
 def times_us(series: SeriesModel, ranks: int, nodes: int, size_bytes) -> np.ndarray:
@@ -80,11 +84,9 @@ def _by_curve(curve: Curve, size_bytes: int) -> Prediction:
         if curve.launches > 1
         else "1 launch, so launch-to-launch variation is not in the interval"
     )
-    return Prediction(
-        time_us,
-        low,
-        high,
-        label,
+    text = (
         f"{label} on the measured world size, from {curve.points} sizes of {sizes}, {launches}; mean error "
-        f"{100 * curve.mape:.1f} % in the fit",
+        f"{100 * curve.mape:.1f} % in the fit"
     )
+    told = Prediction(time_us, low, high, label, text)
+    return within_reach(told, f"{format_size(size_bytes)} on {curve.ranks} ranks", outside)

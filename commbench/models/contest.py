@@ -6,12 +6,14 @@ from itertools import combinations
 
 import numpy as np
 
+from commbench.models.checked import count, each, maybe, number, word
 from commbench.models.crossover import Crossing, Crossover, crossover
 from commbench.models.pieces import fit_curves, predict
 from commbench.models.table import Table
 from commbench.units import format_size
 
 SIZES_LEAST = 3
+RIVALS_MOST, RIVALS_KEPT = 12, 6  # pairs grow with the square of the rivals, and nobody reads a thousand of them
 _CONTENDERS = ("algorithm", "protocol")
 
 
@@ -44,33 +46,94 @@ class SeriesCrossover:
     def from_json(data: dict) -> "SeriesCrossover":
         """Of asdict's dictionary; KeyError, TypeError or ValueError for another one."""
         found = data["found"]
-        crossings = tuple(Crossing(*_sizes(crossing[:3]), *map(str, crossing[3:])) for crossing in found["crossings"])
-        regions = tuple((*_sizes(region[:2]), region[2] and str(region[2])) for region in found["regions"])
-        first, second = map(str, data["names"])
-        told = Crossover(str(found["verdict"]), crossings, regions, str(found["label"]))
-        whole = int(data["ranks"]), int(data["nodes"])
-        return SeriesCrossover(str(data["op"]), str(data["where"]), (first, second), *whole, told)
+        first, second = each(word, data["names"])
+        told = Crossover(
+            word(found["verdict"]), each(_crossing, found["crossings"]), each(_region, found["regions"]),
+            word(found["label"]),
+        )  # fmt: skip
+        whole = count(data["ranks"], 1), count(data["nodes"], 1)
+        return SeriesCrossover(word(data["op"]), word(data["where"]), (first, second), *whole, told)
 
 
-def _sizes(values):
-    return [None if value is None else float(value) for value in values]
+def _crossing(data) -> Crossing:
+    size, low, high, below, above = data
+    if (low is None) != (high is None):
+        raise ValueError("an interval has two ends")
+    return Crossing(number(size), maybe(low), maybe(high), word(below), word(above))
+
+
+def _region(data) -> tuple[float, float, str | None]:
+    low, high, who = data
+    return number(low), number(high), None if who is None else word(who)
 
 
 def contests(tables: list[Table]) -> list[SeriesCrossover]:
-    """Every pair of algorithms (or protocols) that were measured alike, on every world size that both have."""
-    alike: dict[tuple, list[Table]] = {}
-    for table in tables:
-        key = tuple((k, v) for k, v in table.label.items() if k not in _CONTENDERS)
-        alike.setdefault(key, []).append(table)
+    """Every pair of algorithms (or protocols) that were measured alike, on every world size that both have; where many
+    were, the pairs of the few that are fastest anywhere (see not_compared)."""
     found, fitted = [], {}
-    for key, group in alike.items():
+    for key, group in _alike(tables):
         where = ", ".join(v for k, v in key if k in ("dataset", "gpu", "backend", "dtype", "timing"))
-        for first, second in combinations(group, 2):
+        kept = {world: _fastest(rivals, world) for world, rivals in _rivals(group).items()}
+        for first, second in _pairs(kept):
             for ranks, nodes in _common_worlds(first, second):
+                if not {id(first), id(second)} <= {id(t) for t in kept[ranks, nodes]}:
+                    continue
                 told = _contest(first, second, ranks, nodes, fitted)
                 if told is not None:
                     found.append(SeriesCrossover(first.label["op"], where, *told))
     return found
+
+
+def not_compared(tables: list[Table]) -> list[str]:
+    """A sentence for each world size on which contests() leaves rivals out."""
+    return [
+        f"{group[0].label['op']} on {ranks} x {nodes}: of {len(rivals)} rivals only the {RIVALS_KEPT} that are fastest "
+        "anywhere are compared"
+        for _, group in _alike(tables)
+        for (ranks, nodes), rivals in _rivals(group).items()
+        if len(rivals) > RIVALS_MOST
+    ]
+
+
+def _alike(tables: list[Table]):
+    """The series that differ by algorithm and protocol alone: (what they have in common, they) of each kind."""
+    alike: dict[tuple, list[Table]] = {}
+    for table in tables:
+        key = tuple((k, v) for k, v in table.label.items() if k not in _CONTENDERS)
+        alike.setdefault(key, []).append(table)
+    return alike.items()
+
+
+def _rivals(group: list[Table]) -> dict[tuple[int, int], list[Table]]:
+    """The series measured on each (ranks, nodes)."""
+    rivals: dict[tuple[int, int], list[Table]] = {}
+    for table in group:
+        for world in sorted(set(zip(table.ranks.tolist(), table.nodes.tolist()))):
+            rivals.setdefault(world, []).append(table)
+    return rivals
+
+
+def _fastest(rivals: list[Table], world: tuple[int, int]) -> list[Table]:
+    """All of them, or of many the few that come nearest to the fastest time at any size (then: at all of theirs)."""
+    if len(rivals) <= RIVALS_MOST:
+        return rivals
+    times = []
+    for table in rivals:
+        own = table.select((table.ranks == world[0]) & (table.nodes == world[1])).medians()
+        times.append(dict(zip(own.size_bytes.tolist(), own.time_us.tolist())))
+    best: dict[float, float] = {}
+    for of_one in times:
+        for size, time_us in of_one.items():
+            best[size] = min(time_us, best.get(size, np.inf))
+    slower = [[time_us / best[size] for size, time_us in of_one.items()] for of_one in times]
+    order = sorted(range(len(rivals)), key=lambda i: (min(slower[i]), float(np.mean(slower[i]))))
+    return [rivals[i] for i in sorted(order[:RIVALS_KEPT])]
+
+
+def _pairs(kept: dict[tuple[int, int], list[Table]]):
+    """Every pair that is compared on some world size, once."""
+    pairs = {(id(a), id(b)): (a, b) for few in kept.values() for a, b in combinations(few, 2)}
+    return pairs.values()
 
 
 def contender(label: dict[str, str]) -> str:

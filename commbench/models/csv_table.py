@@ -22,6 +22,7 @@ _OPS = {
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
     "alltoallv": "all_to_all_v",
 }  # fmt: skip
+_DELIMITERS = (",", ";", "\t")
 _LIMIT_BYTES = 2**30
 
 
@@ -80,7 +81,9 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
         raise UsageError(f"{path} has over 1 GiB; a table of times is far smaller")
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+            head = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(_DELIMITERS, key=head.count))
             names = [str(name).strip() for name in reader.fieldnames or ()]
             reader.fieldnames = names
             lines = [
@@ -136,15 +139,16 @@ def _row(where: str, cells: dict[str, str], ranks: int, times: list[str]) -> Row
     found = sorted(_time(where, cells, name) for name in times if cells[name])
     if not found:
         raise UsageError(f"{where}: there is no time; fill in {' or '.join(times)}, or take the line out")
-    launch = _whole(where, cells, "launch") if cells.get("launch") else 1
+    launch = _whole(where, cells, "launch", 0) if cells.get("launch") else 1
     return Row(ranks, nodes, size_bytes, found[0], launch, found[1] if len(found) > 1 else np.nan)
 
 
-def _whole(where: str, cells: dict[str, str], name: str) -> int:
+def _whole(where: str, cells: dict[str, str], name: str, least: int = 1) -> int:
     text = cells[name]
-    value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    if not value:
-        raise UsageError(f"{where}: {name} is {text[:40]!r}; wanted is a whole number above 0, without a unit")
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    if value < least:
+        wanted = "above 0" if least else "from 0 on"
+        raise UsageError(f"{where}: {name} is {text[:40]!r}; wanted is a whole number {wanted}, without a unit")
     return value
 
 

@@ -6,12 +6,15 @@ import numpy as np
 from scipy.special import stdtrit
 
 from commbench.errors import MeasureError
+from commbench.models.checked import LARGEST, count, each, maybe, number, word
 from commbench.models.launches import Interval, fit_launches, interval_of
 from commbench.models.model import Parameter
 from commbench.models.pieces import Pieces, fit_pieces, predict, repeat_noise
+from commbench.models.prediction import HALF_MOST
 from commbench.models.table import Table
 
 SIZES_LEAST = 3
+SPAN_MOST = 4.0  # a cost per byte that may be as much more or less is not determined
 HELD_OUT = 3  # the largest sizes, left out once to see how far the curve carries
 
 
@@ -47,10 +50,11 @@ class Curve:
     def interval_us(self, size_bytes) -> tuple[np.ndarray, np.ndarray]:
         """The 95 % interval of one more measurement: its launch, and the curve's own error, which doubles with each
         octave outside the measured sizes."""
-        half = self.residual_log_95 * 2 ** self.octaves_outside(size_bytes)
+        half = self.residual_log_95 * 2 ** np.minimum(self.octaves_outside(size_bytes), 60)
         if self.launch_sd_log is not None:
             spread = stdtrit(self.launches - 1, 0.975) * self.launch_sd_log * np.sqrt(1 + 1 / self.launches)
             half = np.sqrt(half**2 + spread**2)
+        half = np.minimum(half, HALF_MOST)
         time_us = self.time_us(size_bytes)
         return time_us * np.exp(-half), time_us * np.exp(half)
 
@@ -71,34 +75,43 @@ class Curve:
     @staticmethod
     def from_json(data: dict) -> "Curve":
         """Of to_json's dictionary; KeyError, TypeError or ValueError for another one."""
-        given = data["pieces"]
-        first = np.array(given["first"])
-        arrays = {
-            name: np.array(given[name], float) for name in ("size_bytes", "time_us", "intercept_us", "beta_us_per_byte")
-        }
-        sizes = arrays["size_bytes"]
-        sound = (
-            first.dtype.kind == "i" and len(first) == len(arrays["intercept_us"]) == len(arrays["beta_us_per_byte"])
-            and len(sizes) == len(arrays["time_us"]) and first[0] == 0 and np.all(np.diff(first) > 0)
-            and first[-1] < len(sizes) and np.all(np.diff(sizes) > 0) and sizes[0] > 0
-            and all(np.all(np.isfinite(values)) for values in arrays.values())
-        )  # fmt: skip
-        tail = tuple(map(float, given["tail"]))
-        noise = np.nan if given["noise"] is None else float(given["noise"])
-        pieces = Pieces(first=first, tail=tail, noise=noise, remark=str(given["remark"]), **arrays)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            if not sound or len(tail) != 2 or not np.all(predict(pieces, sizes) > 0):
-                raise ValueError("a curve whose pieces are none")
-        parameters = tuple(Parameter(**parameter) for parameter in data["parameters"])
-        numbers = {name: None if data[name] is None else float(data[name]) for name in _NUMBERS}
-        whole = {name: int(data[name]) for name in ("ranks", "nodes", "points", "launches")}
-        return Curve(pieces=pieces, parameters=parameters, **numbers | whole)
+        parameters = each(Parameter.from_json, data["parameters"])
+        if tuple(p.name for p in parameters) != PARAMETERS:
+            raise ValueError(f"a curve has the parameters {' and '.join(PARAMETERS)}")
+        numbers = {name: number(data[name]) for name in ("mape", "residual_log_95")}
+        numbers |= {name: maybe(data[name]) for name in ("holdout_mape", "launch_sd_log")}
+        whole = {name: count(data[name], 1) for name in ("ranks", "nodes", "points", "launches")}
+        if whole["nodes"] > whole["ranks"] or (whole["launches"] == 1 and numbers["launch_sd_log"] is not None):
+            raise ValueError("a curve whose ranks, nodes or launches cannot be")
+        return Curve(pieces=_pieces(data["pieces"]), parameters=parameters, **numbers | whole)
 
 
 _PIECES = ("size_bytes", "time_us", "first", "intercept_us", "beta_us_per_byte", "tail", "noise", "remark")
+PARAMETERS = ("latency_us", "beta_us_per_byte")
 _NUMBERS = (
     "ranks", "nodes", "points", "launches", "mape", "holdout_mape", "residual_log_95", "launch_sd_log",
 )  # fmt: skip
+
+
+def _pieces(given: dict) -> Pieces:
+    """Of the dictionary in to_json's; ValueError where its lines belong to no points, or tell a time that is none."""
+    first = np.array(each(count, given["first"]), int)
+    arrays = {name: np.array(each(number, given[name])) for name in ("size_bytes", "time_us", "beta_us_per_byte")}
+    arrays["intercept_us"] = np.array(each(number, given["intercept_us"], -LARGEST))
+    sizes, lines = arrays["size_bytes"], len(arrays["intercept_us"])
+    intercept_us, slope = number(given["tail"][0], -LARGEST), number(given["tail"][1])
+    sound = (
+        len(first) == lines == len(arrays["beta_us_per_byte"]) and len(sizes) == len(arrays["time_us"]) and lines > 0
+        and first[0] == 0 and np.all(np.diff(first) > 0) and first[-1] < len(sizes) and np.all(np.diff(sizes) > 0)
+        and sizes[0] >= 1 and np.all(arrays["time_us"] > 0) and arrays["intercept_us"][0] >= 0
+        and len(given["tail"]) == 2 and intercept_us + slope * sizes[-1] > 0
+    )  # fmt: skip
+    noise = np.nan if given["noise"] is None else number(given["noise"])
+    pieces = Pieces(first=first, tail=(intercept_us, slope), noise=noise, remark=word(given["remark"]), **arrays)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if not sound or not np.all(predict(pieces, sizes) > 0):
+            raise ValueError("a curve whose pieces are none")
+    return pieces
 
 
 def fit_curve(table: Table) -> Curve:
@@ -115,16 +128,17 @@ def fit_curve(table: Table) -> Curve:
     residual = np.log(middle.time_us / predict(pieces, middle.size_bytes))
     free = 2 * len(pieces.first)
     spare = np.sqrt(len(middle) / max(1, len(middle) - free))  # residuals are smaller than errors by what was fitted
+    off = float(spare * np.quantile(np.abs(residual), 0.95))
     return Curve(
         ranks=int(middle.ranks[0]),
         nodes=int(middle.nodes[0]),
         points=len(middle),
         launches=table.launches,
         pieces=pieces,
-        parameters=_parameters(table, middle, pieces),
+        parameters=_parameters(table, middle, pieces, off),
         mape=pieces.mape,
         holdout_mape=_held_out(middle, noise),
-        residual_log_95=float(spare * np.quantile(np.abs(residual), 0.95)),
+        residual_log_95=off,
         launch_sd_log=_launch_sd_log(table),
     )
 
@@ -149,16 +163,32 @@ def _launch_sd_log(table: Table) -> float | None:
     return float(np.sqrt(np.sum(apart**2) / free)) if free else None
 
 
-def _parameters(table: Table, middle: Table, pieces: Pieces) -> tuple[Parameter, ...]:
-    """Latency and cost per byte with intervals over launches, or within the only one."""
+def _parameters(table: Table, middle: Table, pieces: Pieces, off: float) -> tuple[Parameter, ...]:
+    """Latency and cost per byte with intervals over launches, or within the only one. `off`: what most points are off
+    their curve, which a growth with the size must exceed to be seen."""
     first = middle.select(slice(0, pieces.first[1] if len(pieces.first) > 1 else None))
     last = middle.select(slice(pieces.first[-1], None))
     low = 0.0 if len(pieces.first) == 1 else float(last.size_bytes[0])
     latency, slope = _interval(table, first, 0.0, 0), _interval(table, last, low, 1)
-    return (
+    told = (
         _told("latency_us", latency, latency.estimate / first.time_us[0]),
         _told("beta_us_per_byte", slope, slope.estimate * last.size_bytes[-1] / last.time_us[-1]),
     )
+    unsure = _unsure(slope, slope.estimate * (last.size_bytes[-1] - low) / last.time_us[-1], off)
+    if told[1].value is not None and unsure:
+        told = told[0], Parameter("beta_us_per_byte", None, note=f"not determined: {unsure}")
+    return told
+
+
+def _unsure(slope: Interval, growth: float, off: float) -> str:
+    """Why a slope is no figure of the machine ("" where it is one): times that scatter have a slope by chance."""
+    if slope.low is None:
+        return "these sizes allow no interval"
+    if not 0 < slope.high <= SPAN_MOST * slope.low:
+        return f"its interval, {slope.low:.3g} to {slope.high:.3g}, spans more than a factor of {SPAN_MOST:.0f}"
+    if growth < off:
+        return f"the time grows by {100 * growth:.0f} % with the size, and points are {100 * off:.0f} % off their curve"
+    return ""
 
 
 def _told(name: str, found: Interval, share: float) -> Parameter:

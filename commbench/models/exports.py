@@ -84,6 +84,9 @@ def simai_csv(series: SeriesModel) -> str:
     SimAI divides by the last row, takes columns by their place and an empty cell as no loss; what the model cannot tell
     is empty. Raises MeasureError where it can tell no node count of SimAI's.
     """
+    op = series.label["op"]
+    if busbw_GBps(op, 2, 1, 1) is None:
+        raise MeasureError(f"SimAI's ratios are of bus bandwidth, and {op} has none")
     per_node = max((c.ranks // c.nodes for c in series.curves), default=1)
     low, high = min(c.size_bytes[0] for c in series.curves), max(c.size_bytes[1] for c in series.curves)
     sizes = 2.0 ** np.arange(np.ceil(np.log2(low)), np.floor(np.log2(high)) + 1)

@@ -6,7 +6,7 @@ from commbench.errors import MeasureError, UsageError
 from commbench.models.equations import STEPPED
 from commbench.models.figures import finished, parameters
 from commbench.models.forced import by_equation
-from commbench.models.model import Model, Regime
+from commbench.models.model import Model, Parameter, Regime
 from commbench.models.selection import HeldOut, choose, cuts, forms, hold_out
 from commbench.models.switches import refitted
 
@@ -34,16 +34,17 @@ def fit_family(table) -> Model:
         fitted, form = _alike(op, several)
         regimes += fitted
         together = table.select(table.nodes > 1)
-        told += parameters(op, finished(op, _fitted(op, together.medians(), form), together, [], ""), together)
+        told += _told(op, finished(op, _fitted(op, together.medians(), form), together, [], ""), together)
     return Model(op, dict(table.label), tuple(regimes), tuple(told), tuple(notes))
 
 
-def _alike(op: str, parts) -> tuple[list[Regime], tuple]:
-    """The regimes of these parts in the one form that predicts best in all of them, and that form."""
+def _alike(op: str, parts, alone: str = "") -> tuple[list[Regime], tuple]:
+    """The regimes of these parts in the one form that predicts best in all of them, and that form. `alone`: why no
+    rank count was held out, where the parts are single ones of many."""
     merged = [part.medians() for part in parts]
     form, held = choose(op, merged)
     every = [h for of_table in held for h in of_table]
-    how = _how(every)
+    how = alone if alone and not every else _how(every, merged)
     fits = [_fitted(op, rows, form) for rows in merged]
     return [finished(op, *of_part, how) for of_part in zip(fits, parts, [h or every for h in held])], form
 
@@ -55,11 +56,24 @@ def _one_node(op: str, part):
     if len(counts) > 2:
         fitted, _ = _alike(op, [part])
         if (fitted[0].holdout_mape or fitted[0].mape) <= HOLDS:
-            return fitted, parameters(op, fitted[0], part)
+            return fitted, _told(op, fitted[0], part)
     parts = [part.select(part.ranks == count) for count in counts]
     parts = [rows for rows in parts if rows.points >= ROWS_LEAST] or [part]
-    fitted, _ = _alike(op, parts)
-    return fitted, [p for regime, rows in zip(fitted, parts) for p in parameters(op, regime, rows)]
+    alone = f"BIC: no form holds for all {len(counts)} rank counts, so each by itself" if len(counts) > 2 else ""
+    fitted, _ = _alike(op, parts, alone)
+    return fitted, [p for regime, rows in zip(fitted, parts) for p in _told(op, regime, rows)]
+
+
+def _told(op: str, regime: Regime, table) -> list[Parameter]:
+    """The parameters of what the library chose; none with one rank count, where every algorithm is a line in the size
+    and so fits alike."""
+    if len(regime.ranks) > 1:
+        return parameters(op, regime, table)
+    note = (
+        f"not determined: on {regime.ranks[0]} ranks alone every algorithm fits, so its steps and their cost are not "
+        "known; the curve of that world size has its latency and its cost per byte of the buffer"
+    )
+    return [Parameter("algorithm", None, note=note, where=regime.name if regime.one_node else "several nodes")]
 
 
 def fit_equation(table, op: str, algorithm: str, protocol: str = "") -> Model:
@@ -123,7 +137,9 @@ def _fitted(op: str, rows, form) -> Regime:
     return refitted(op, found, rows)
 
 
-def _how(seen) -> str:
+def _how(seen, merged) -> str:
     if not seen:
-        return "BIC: with fewer than three rank counts none can be held out"
+        most = max(len(set(rows.ranks.tolist())) for rows in merged)
+        few = "fewer than three rank counts" if most < 3 else f"too few points on the smaller of {most} rank counts"
+        return f"BIC: with {few} none can be held out"
     return f"hold-out over rank counts: {len(seen)} cuts, {sum(len(h.factor) for h in seen)} points unseen"

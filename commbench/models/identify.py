@@ -169,7 +169,7 @@ def _advise(ranks, nodes, size_bytes, op, algorithm):
             f"with {g} ranks per node throughout, alpha_intra_us and alpha_inter_us cannot be told apart; measure "
             f"{other} per node as well"
         )
-    add = [(r, n, int(size)) for r, n in new_places for size in sizes]
+    every = set(sizes)
     for per_byte, more in ((False, lambda s: s[0] / 4), (True, lambda s: s[-1] * 4)):
         grown = list(sizes)
         while (short := _short(op, algorithm, names, ranks, nodes, grown, per_byte)) and 4 <= more(grown) <= FURTHEST:
@@ -180,9 +180,11 @@ def _advise(ranks, nodes, size_bytes, op, algorithm):
                 f"{what} half or more of the time at fewer than {SHARE_SIZES} sizes (by nominal figures); measure "
                 f"{'larger' if per_byte else 'smaller'} sizes"
             )
-            add += [(r, n, int(size)) for r, n in places for size in grown if size not in sizes]
+            every |= set(grown)
         elif short:
             sentences.append(f"too few sizes tell the {'bytes' if per_byte else 'latency'} apart from the rest")
+    add = [(r, n, int(size)) for r, n in new_places for size in sorted(every)]
+    add += [(r, n, int(size)) for r, n in places for size in sorted(every - set(sizes))]
     columns = columns_of(op, algorithm, names, ranks, nodes, size_bytes)
     condition = condition_number(columns, columns @ _nominal(names))
     if condition > CONDITION_MOST:

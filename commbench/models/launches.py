@@ -43,7 +43,8 @@ def fit_launches(terms, time_us, launch, weights=None) -> LaunchFits:
     terms, time_us, launch = np.asarray(terms, float), np.asarray(time_us, float), np.asarray(launch)
     weights = np.ones(len(time_us)) if weights is None else np.asarray(weights, float)
     launches = np.unique(launch)
-    values = _fit_subsets(terms, time_us, weights * (launch == launches[:, None]))
+    rows, used = _rows_by_launch(launch)
+    values = fit_many(terms[rows], time_us[rows], weights[rows] * used)[0]
     left_out = np.empty((0, terms.shape[1]))
     if len(launches) == 1 and len(time_us) > terms.shape[1]:
         left_out = _fit_subsets(terms, time_us, weights * ~np.eye(len(time_us), dtype=bool))
@@ -85,6 +86,15 @@ def jackknife_error(left_out, axis: int = 0):
     """The standard error of a figure from its values with one row left out (Efron & Stein, Ann. Statist. 1981)."""
     count = np.shape(left_out)[axis]
     return np.sqrt((count - 1) * np.var(left_out, axis=axis))
+
+
+def _rows_by_launch(launch):
+    """Row numbers (launches, most rows of one), and which of them are no padding."""
+    _, place, count = np.unique(launch, return_inverse=True, return_counts=True)
+    order = np.argsort(place, kind="stable")
+    start, column = np.cumsum(count) - count, np.arange(count.max())
+    used = column < count[:, None]
+    return order[np.where(used, start[:, None] + column, start[:, None])], used
 
 
 def _fit_subsets(terms, time_us, weights):

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from commbench.errors import MeasureError
+from commbench.models.checked import count, each, number
 from commbench.models.curve import fit_curve
 from commbench.models.model import Parameter
 from commbench.models.table import Row, Table, table_of
 
 OPS = ("p2p_latency", "p2p_bw")
 NO_O = "not determined: o takes sends with a delay between them, which no operation here makes; o <= g"
+NAMES = ("L_plus_2o_us", "g_us", "G_us_per_byte", "o_us", "L_us")
 _NOT_SHARED = ("op", "window")
 
 
@@ -41,8 +43,11 @@ class LogGP:
     @staticmethod
     def from_json(data: dict) -> "LogGP":
         """Of asdict's dictionary; KeyError, TypeError or ValueError for another one."""
-        low, high = map(float, data["size_bytes"])
-        return LogGP(int(data["nodes"]), tuple(Parameter(**p) for p in data["parameters"]), (low, high), data["points"])
+        low, high = each(number, data["size_bytes"])
+        parameters = each(Parameter.from_json, data["parameters"])
+        if tuple(p.name for p in parameters) != NAMES:
+            raise ValueError(f"LogGP has the parameters {', '.join(NAMES)}")
+        return LogGP(count(data["nodes"], 1), parameters, (low, high), count(data["points"], 1))
 
 
 def pair_series(tables: list[Table]) -> list[tuple[Table, list[Table]]]:

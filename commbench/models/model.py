@@ -10,7 +10,10 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from commbench.models import equations
+from commbench.models.checked import LARGEST, count, each, maybe, named, number, word
 from commbench.models.identify import columns_of
+
+CHOICES = ("switch", "minimum", "overlap")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,12 @@ class Parameter:
     high: float | None = None
     note: str = ""
     where: str = ""
+
+    @staticmethod
+    def from_json(data: dict) -> "Parameter":
+        """Of asdict's dictionary; KeyError, TypeError or ValueError for another one. Intervals may reach below zero."""
+        numbers = {name: maybe(data[name], -LARGEST) for name in ("value", "low", "high")}
+        return Parameter(word(data["name"]), **numbers, note=word(data["note"]), where=word(data["where"]))
 
 
 @dataclass(frozen=True)
@@ -97,26 +106,61 @@ class Model:
     @staticmethod
     def from_json(data: dict) -> "Model":
         """The model of to_json's dictionary. KeyError, TypeError or ValueError for one that is none."""
-        regimes = []
-        for regime in data["regimes"]:
-            pieces = tuple(Piece(**_tuples(piece)) for piece in regime["pieces"])
-            regimes.append(Regime(**_tuples(regime) | {"pieces": pieces}))
-            _check(data["op"], regimes[-1])
-        parameters = tuple(Parameter(**parameter) for parameter in data["parameters"])
-        return Model(data["op"], dict(data["label"]), tuple(regimes), parameters, tuple(data["notes"]))
+        op, regimes = word(data["op"]), each(_regime, data["regimes"])
+        if not regimes:
+            raise ValueError("equations without a regime")
+        for regime in regimes:
+            _check(op, regime)
+        parameters = each(Parameter.from_json, data["parameters"])
+        return Model(op, named(word, data["label"]), regimes, parameters, each(word, data["notes"]))
 
 
-def _tuples(data: dict) -> dict:
-    return {key: _tuple(value) for key, value in data.items()}
+def _regime(data: dict) -> Regime:
+    """A regime from a file, each value checked by itself."""
+    if data["choice"] not in CHOICES or type(data["one_node"]) is not bool:
+        raise ValueError("a regime that is none")
+    low, high = each(number, data["size_bytes"], 1)
+    return Regime(
+        per_node=each(count, data["per_node"], 1),
+        one_node=data["one_node"],
+        choice=data["choice"],
+        pieces=each(_piece, data["pieces"]),
+        split_bytes_per_rank=maybe(data["split_bytes_per_rank"]),
+        overlap=number(data["overlap"], 0, 1),
+        protocol=word(data["protocol"]),
+        ranks=each(count, data["ranks"], 2),
+        size_bytes=(low, high),
+        points=count(data["points"], 1),
+        launches=count(data["launches"], 1),
+        chosen_by=word(data["chosen_by"]),
+        mape=number(data["mape"]),
+        residual_log_95=each(number, data["residual_log_95"]),
+        holdout_mape=maybe(data["holdout_mape"]),
+        holdout_log_95=each(number, data["holdout_log_95"]),
+        holdout_factor=number(data["holdout_factor"], 1.001 if data["holdout_log_95"] else 1),
+        launch_sd_log=maybe(data["launch_sd_log"]),
+        replicate_of=word(data["replicate_of"]),
+        replicates=each(_replicate, data["replicates"]),
+    )
 
 
-def _tuple(value):
-    return tuple(_tuple(item) for item in value) if isinstance(value, list | tuple) else value
+def _piece(data: dict) -> Piece:
+    names, values = each(word, data["names"]), each(number, data["values"])
+    ends = number(data["from_step_bytes"]), maybe(data["to_step_bytes"])
+    return Piece(word(data["algorithm"]), names, values, *ends)
+
+
+def _replicate(values) -> tuple[float, ...]:
+    return each(number, values)
 
 
 def _check(op: str, regime: Regime) -> None:
     """ValueError for a regime from a file whose numbers do not belong together or tell no time."""
     per_piece = (regime.residual_log_95, *([regime.holdout_log_95] if regime.holdout_log_95 else []))
+    if list(regime.ranks) != sorted(set(regime.ranks)) or not regime.size_bytes[0] <= regime.size_bytes[1]:
+        raise ValueError("ranks and sizes of a regime ascend")
+    if not regime.one_node and not (regime.per_node and max(regime.per_node) <= regime.ranks[0]):
+        raise ValueError("a regime of several nodes has ranks on each of them")
     if any(len(piece.names) != len(piece.values) for piece in regime.pieces) or not regime.pieces:
         raise ValueError("a piece needs one value per name")
     if any(len(bounds) != len(regime.pieces) for bounds in per_piece):

@@ -12,6 +12,7 @@ import numpy as np
 
 from commbench import __version__
 from commbench.errors import UsageError
+from commbench.models.checked import count, each, named, word
 from commbench.models.contest import SeriesCrossover
 from commbench.models.curve import Curve
 from commbench.models.loggp import LogGP
@@ -92,14 +93,14 @@ def load_models(path: Path) -> ModelFile:
         raise UsageError(f"{path} has schema {data.get('schema')!r}; this commbench reads schema {SCHEMA}: fit again")
     try:
         return ModelFile(
-            series=tuple(_series(entry) for entry in data["series"]),
-            sources=tuple(map(str, data["sources"])),
-            crossovers=tuple(SeriesCrossover.from_json(crossover) for crossover in data["crossovers"]),
-            created_at=str(data["created_at"]),
+            series=each(_series, data["series"]),
+            sources=each(word, data["sources"]),
+            crossovers=each(SeriesCrossover.from_json, data["crossovers"]),
+            created_at=word(data["created_at"]),
         )
     except KeyError as error:
         raise UsageError(f"{path} lacks {error.args[0]!r}; it is no model file that commbench wrote") from None
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise UsageError(f"{path} is no model file that commbench wrote: {error}") from None
 
 
@@ -119,30 +120,34 @@ def _to_json(series: SeriesModel) -> dict:
 def _series(data: dict) -> SeriesModel:
     if data["kind"] not in KINDS:
         raise ValueError(f"kind {data['kind']!r} is none of {', '.join(KINDS)}")
-    family = None if data["family"] is None else Model.from_json(data["family"])
-    if family is not None:
-        _check_times(family)
-    return SeriesModel(
-        label={str(key): str(value) for key, value in data["label"].items()},
-        name=str(data["name"]),
+    series = SeriesModel(
+        label=named(word, data["label"]),
+        name=word(data["name"]),
         kind=data["kind"],
-        points=_count(data["points"]),
-        launches=_count(data["launches"]),
-        ranks=tuple(map(_count, data["ranks"])),
-        nodes=tuple(map(_count, data["nodes"])),
-        left_out={str(reason): _count(count) for reason, count in data["left_out"].items()},
-        curves=tuple(Curve.from_json(curve) for curve in data["curves"]),
-        family=family,
+        points=count(data["points"], 1),
+        launches=count(data["launches"], 1),
+        ranks=each(count, data["ranks"], 1),
+        nodes=each(count, data["nodes"], 1),
+        left_out=named(count, data["left_out"]),
+        curves=each(Curve.from_json, data["curves"]),
+        family=None if data["family"] is None else Model.from_json(data["family"]),
         loggp=None if data["loggp"] is None else LogGP.from_json(data["loggp"]),
-        faults=tuple(map(str, data["faults"])),
-        warnings=tuple(map(str, data["warnings"])),
+        faults=each(word, data["faults"]),
+        warnings=each(word, data["warnings"]),
     )
+    _check_whole(series)
+    return series
 
 
-def _count(value) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
+def _check_whole(series: SeriesModel) -> None:
+    """ValueError unless the series has what its kind is made of, for the operation that its label names."""
+    fitted = {"pieces": series.curves, "family": series.curves and series.family, "loggp": series.loggp}
+    if not series.label.get("op") or not fitted.get(series.kind, series.faults):
+        raise ValueError(f"a series of kind {series.kind!r} without what that is made of")
+    if series.family is not None:
+        if series.family.op != series.label["op"]:
+            raise ValueError(f"equations of {series.family.op!r} in a series of {series.label['op']!r}")
+        _check_times(series.family)
 
 
 def _check_times(model: Model) -> None:

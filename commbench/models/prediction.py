@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from commbench.errors import UsageError
+from commbench.errors import MeasureError, UsageError
 from commbench.models.identify import per_rank_count
 from commbench.models.model import Model, Regime, piece_of, times_us
 from commbench.units import format_size
 
 PROJECTION = 8.0
+SPAN_MOST = 10.0  # an answer less certain than that is none
+HALF_MOST = 20.0  # of log(time): half a thousand million times longer or shorter is no statement
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,31 @@ class Prediction:
 
 
 def predict(model: Model, ranks: int, nodes: int, size_bytes: float) -> Prediction:
-    """The time of one point. Raises UsageError where the model has nothing to say, and what to measure then."""
+    """The time of one point. Raises UsageError where the model has nothing to say, and what to measure then;
+    MeasureError where its interval says nothing."""
     regime = regime_for(model, ranks, nodes)
     if not size_bytes > 0:
         raise UsageError(f"size {size_bytes} is none; give the bytes of the operation, such as 1M")
     time_us, low_us, high_us = (float(t[0]) for t in predict_many(model, regime, [ranks], [nodes], [size_bytes]))
     label = reach(regime, ranks, size_bytes)
-    return Prediction(time_us, low_us, high_us, label, _text(regime, label, size_bytes))
+    beyond = _beyond(ranks, regime.ranks[0], regime.ranks[-1]), _beyond(size_bytes, *regime.size_bytes)
+    told = Prediction(time_us, low_us, high_us, label, _text(regime, label, size_bytes))
+    return within_reach(told, f"{format_size(size_bytes)} on {ranks} ranks", float(np.log2(max(beyond))))
+
+
+def within_reach(told: Prediction, point: str, octaves: float) -> Prediction:
+    """The prediction, or MeasureError where it lies outside the measurements and its interval says nothing."""
+    if not np.isfinite(told.time_us) or (octaves > 0 and not told.high_us <= SPAN_MOST * told.time_us):
+        raise MeasureError(
+            f"a size of {point} lies {octaves:.3g} octaves outside what was measured, where the interval spans more "
+            f"than a factor of {SPAN_MOST:.0f} either way; measure nearer to it"
+        )
+    return told
 
 
 def regime_for(model: Model, ranks: int, nodes: int) -> Regime:
     """The regime that a point belongs to. UsageError when it was not measured."""
-    if not 1 <= nodes <= ranks or ranks < 2:
-        raise UsageError(f"{ranks} ranks on {nodes} nodes is no place for a collective; give 2 or more ranks")
-    if ranks % nodes:
-        raise UsageError(f"{ranks} ranks cannot lie evenly on {nodes} nodes; give a multiple of the nodes")
+    check_place(ranks, nodes)
     per_node = ranks // nodes
     alike = [r for r in model.regimes if r.one_node == (nodes == 1) and (nodes == 1 or per_node in r.per_node)]
     if not alike:
@@ -66,6 +78,14 @@ def regime_for(model: Model, ranks: int, nodes: int) -> Regime:
     return able[0]
 
 
+def check_place(ranks: int, nodes: int) -> None:
+    """UsageError unless so many ranks can take part on so many nodes."""
+    if not 1 <= nodes <= ranks or ranks < 2:
+        raise UsageError(f"{ranks} ranks on {nodes} nodes is no place for a collective; give 2 or more ranks")
+    if ranks % nodes:
+        raise UsageError(f"{ranks} ranks cannot lie evenly on {nodes} nodes; give a multiple of the nodes")
+
+
 def predict_many(model: Model, regime: Regime, ranks, nodes, size_bytes):
     """Times of points of one regime, and both ends of their 95 % intervals."""
     ranks, nodes, size_bytes = np.asarray(ranks), np.asarray(nodes), np.asarray(size_bytes, float)
@@ -74,7 +94,7 @@ def predict_many(model: Model, regime: Regime, ranks, nodes, size_bytes):
     form = _discrepancy(model.op, regime, ranks, nodes, size_bytes)
     held_out = bool(regime.holdout_log_95) & (ranks > regime.ranks[-1])
     both = np.where(held_out, np.maximum(parameter, form), np.hypot(parameter, form))
-    half = np.hypot(_launch_half(regime), both)
+    half = np.minimum(np.nan_to_num(np.hypot(_launch_half(regime), both), nan=HALF_MOST), HALF_MOST)
     return time_us, time_us * np.exp(-half), time_us * np.exp(half)
 
 
@@ -105,7 +125,8 @@ def _parameter_half(op, regime, ranks, nodes, size_bytes):
     n = len(regime.replicates)
     if n < 2:
         return np.zeros(len(ranks))
-    told = np.log([times_us(op, regime, ranks, nodes, size_bytes, np.array(v)) for v in regime.replicates])
+    told = [times_us(op, regime, ranks, nodes, size_bytes, np.array(v)) for v in regime.replicates]
+    told = np.log(np.maximum(told, 1e-300))
     return stdtrit(n - 1, 0.975) * np.sqrt((n - 1) / n * np.sum((told - told.mean(axis=0)) ** 2, axis=0))
 
 

@@ -1,5 +1,6 @@
 """Series from a run: per point and launch one time, and what tells a sample's series from another."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from commbench.errors import UsageError
 from commbench.models.table import Row, Table, table_of
 from commbench.ops import OPS
+from commbench.results.metrics import BUSY_CORES
 from commbench.results.records import Sample
 from commbench.results.store import Run
 
@@ -21,6 +23,7 @@ def from_run(run: Run) -> list[Table]:
     rows: dict[tuple, list[Row]] = {}
     left_out: dict[tuple, dict[str, int]] = {}
     notes: dict[tuple, list[str]] = {}
+    disturbed: dict[tuple, int] = {}
     for sample in run.samples():
         key = tuple(_label(sample).items())
         reason = _unusable(sample)
@@ -33,9 +36,17 @@ def from_run(run: Run) -> list[Table]:
         rows.setdefault(key, []).append(replace(row, samples_us=sample.samples_us))
         if sample.oversubscribed:
             notes.setdefault(key, []).append("ranks shared processor cores: the times hold waiting for a core")
+        disturbed[key] = disturbed.get(key, 0) + ((sample.foreign_cores or 0) >= BUSY_CORES)
     if not rows:
         total = sum(sum(counts.values()) for counts in left_out.values())
         raise UsageError(f"{run.path} holds no time to fit: {total} row(s), none of them ok and with a size")
+    unreadable = sum(launch.unreadable for launch in run.launches)
+    if unreadable:
+        for key in rows:
+            notes.setdefault(key, []).append(f"{unreadable} line(s) of the run could not be read")
+    for key, count in disturbed.items():
+        if count:
+            notes.setdefault(key, []).append(f"{count} of {len(rows[key])} rows were disturbed by other programs")
     return [
         table_of(dict(key), _merged(found), left_out.get(key, {}), notes.get(key, ())) for key, found in rows.items()
     ]
@@ -72,7 +83,7 @@ def _ran_otherwise(sample: Sample) -> bool:
     """True where the library was seen to take another algorithm than the one it was forced to."""
     asked, seen = sample.point.algorithm, sample.algorithm_seen.lower().replace("_", "")
     forced = asked != "library" and not asked.startswith("own:") and seen != "not observed"
-    return forced and asked.lower().replace("_", "") not in seen
+    return forced and asked.lower().replace("_", "") not in re.findall(r"[a-z0-9]+", seen)
 
 
 def _merged(rows: list[Row]) -> list[Row]:

@@ -11,6 +11,7 @@ from commbench.models.model import Model
 from commbench.models.model_file import SeriesModel
 from commbench.models.stability import check_stability
 from commbench.models.table import Table, without_outpaced
+from commbench.ops import OPS
 
 ERROR_MOST = 0.2  # a curve that misses its own points by more describes nothing; steady ones here miss by up to 0.04
 
@@ -32,7 +33,7 @@ def fit_tables(tables: list[Table]) -> list[SeriesModel]:
 def fit_series(table: Table) -> SeriesModel:
     """One series. kind "none" and `faults` where it is unstable or has too little to fit."""
     stability = check_stability(table)
-    warnings = [*table.notes, *stability.warnings]
+    warnings = [*table.notes, *stability.warnings, *_unknown_op(table.label["op"])]
     if not stability.stable:
         return _model(table, "none", faults=stability.faults, warnings=tuple(warnings))
     table, unsteady = _steady_worlds(table)
@@ -53,6 +54,10 @@ def fit_series(table: Table) -> SeriesModel:
         worlds = ", ".join(f"{c.ranks} ranks on {c.nodes} node(s)" for c in curves)
         warnings.append(f"valid for the measured world size only: {worlds}")
     return _model(table, "family" if family else "pieces", curves=curves, family=family, warnings=tuple(warnings))
+
+
+def _unknown_op(op: str) -> list[str]:
+    return [] if op in OPS else [f"{op} is no operation of commbench's, so it has no bus bandwidth"]
 
 
 def _steady_worlds(table: Table) -> tuple[Table, list[str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from commbench.models.table import OUTPACED, Table, outpaced
+from commbench.models.units_check import unit_fault
 from commbench.units import format_size
 
 DISAGREE = 1.25  # two measurements of one point that differ by more than this factor
@@ -20,6 +21,7 @@ SHARE_OUTPACED = 0.15  # of the sizes that may take longer than a larger one; he
 ABSURD_US = 100e3
 P_VALUE = 0.001  # one in a thousand steady points is called unsteady: series have up to hundreds of points
 FEW_SAMPLES = 8
+FALLING = 8  # sizes: noise alone puts as many in order once in 40,000
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,23 @@ class Stability:
 def check_stability(table: Table) -> Stability:
     """All tests on one series, before anything is left out of it."""
     tests = [
+        unit_fault(table, list(_curves(table))),
         _absurd_latency(table),
         _falls(table),
         _placements(table),
         _launches(table),
         _drift(table),
         _jagged(table),
+        _outpaced(table),
     ]
     return Stability(tuple(filter(None, tests)), tuple(filter(None, [_correlation(table)])))
 
 
 def _curves(table: Table):
-    """The medians of each (ranks, nodes) in order of size."""
+    """Ranks, nodes and medians of each world size, these in order of size."""
     middle = table.medians()
     for ranks, nodes in sorted(set(zip(middle.ranks.tolist(), middle.nodes.tolist()))):
-        yield ranks, middle.select((middle.ranks == ranks) & (middle.nodes == nodes))
+        yield ranks, nodes, middle.select((middle.ranks == ranks) & (middle.nodes == nodes))
 
 
 def _small(table: Table) -> np.ndarray:
@@ -70,7 +74,7 @@ def _many(bad: np.ndarray) -> bool:
 
 def _absurd_latency(table: Table) -> str:
     """A time of 100 ms that hardly grows while the size does fourfold: a timeout or a broken fabric, no latency."""
-    for ranks, curve in _curves(table):
+    for ranks, _, curve in _curves(table):
         first_size, first_us = curve.size_bytes[0], curve.time_us.min()
         later = curve.time_us[curve.size_bytes >= 4 * first_size]
         if first_us >= ABSURD_US and len(later) and later.min() < 1.5 * curve.time_us[0]:
@@ -82,8 +86,14 @@ def _absurd_latency(table: Table) -> str:
 
 
 def _falls(table: Table) -> str:
-    """The largest sizes take less time than the smallest, and not by chance."""
-    for ranks, curve in _curves(table):
+    """The largest sizes take less time than the smallest, and not by chance; or each size less than the one before."""
+    for ranks, _, curve in _curves(table):
+        falling = _longest_fall(curve.time_us)
+        if falling >= max(FALLING, len(curve) / 2):
+            return (
+                f"the time falls with size on {ranks} ranks, at {falling} sizes one after the other of {len(curve)}; "
+                "look for a column of another unit, or a disturbed measurement"
+            )
         third = max(1, len(curve) // 3)
         first, last = np.median(curve.time_us[:third]), np.median(curve.time_us[-third:])
         if len(curve) < 2 or first <= DISAGREE * last:
@@ -97,12 +107,33 @@ def _falls(table: Table) -> str:
     return ""
 
 
+def _longest_fall(time_us: np.ndarray) -> int:
+    """The most sizes in a row of which each is faster than the one before."""
+    longest = run = 1
+    for falls in np.diff(time_us) < 0:
+        run = run + 1 if falls else 1
+        longest = max(longest, run)
+    return longest
+
+
+def _outpaced(table: Table) -> str:
+    """More sizes than a few that a larger one outpaces threefold, wherever they are: not to be left out unsaid."""
+    for ranks, _, curve in _curves(table):
+        count = int(outpaced(curve.time_us, OUTPACED).sum())
+        if count > max(2, SHARE_OUTPACED * len(curve)):
+            return (
+                f"unstable: on {ranks} ranks {count} of {len(curve)} sizes take over {OUTPACED:.0f} times as long as a "
+                "larger size; look for a column of another unit, or measure again"
+            )
+    return ""
+
+
 def _jagged(table: Table) -> str:
     """Sizes that take over a quarter longer than a larger one, other than those at the very start of the curve.
 
     There small sizes may be coarse, where times come from bandwidths of two decimals; without_outpaced sees to them.
     """
-    for ranks, curve in _curves(table):
+    for ranks, _, curve in _curves(table):
         late = np.where(_small(curve), outpaced(curve.time_us, OUTPACED), outpaced(curve.time_us, DISAGREE))
         leading = int(np.argmin(late)) if not late.all() else len(late)
         late = late[leading:]

@@ -5,6 +5,7 @@ and launches. Isolated and streaming times, or a library's ring and our own, are
 """
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from commbench.results.nccl_tests import one_line
 from commbench.results.store import load_run, newest_run
 
 OUTPACED = 3.0  # no larger message is this much faster, unless a figure was rounded, a call disturbed, a choice bad
+COPIED_LEAST = 3  # so many times of two sources, and all of one alike, are no coincidence
 _USUAL = {"protocol": "default", "redop": "none", "group": "all", "root": "-1", "in_place": "no", "over_ranks": "max"}
 
 
@@ -150,21 +152,48 @@ def outpaced(time_us: np.ndarray, factor: float) -> np.ndarray:
 def read_series(paths, ranks: int | None = None) -> list[Table]:
     """The series in run folders and CSV files, in order of appearance; `ranks` is for a CSV without a column of them.
 
-    The same series in several of them is one: points that repeat are further launches, others are further points.
-    Raises UsageError naming what is missing.
+    A folder that holds runs stands for all of them. The same series in several sources is one: points that repeat are
+    further launches, others are further points. Raises UsageError naming what is missing, or which source is a copy.
     """
     from commbench.models.csv_table import from_csv  # both build on this file
     from commbench.models.run_table import from_run
 
-    found: dict[tuple, Table] = {}
+    parts: dict[tuple, list[tuple[Path, Table]]] = {}
+    for path in _sources(paths):
+        for table in from_run(load_run(path)) if path.is_dir() else from_csv(path, ranks):
+            mine = parts.setdefault(tuple(table.label.items()), [])
+            for earlier, other in mine:
+                if _copied(other, table):
+                    raise UsageError(
+                        f"{earlier} and {path} hold the same rows of {table.name}; a copy is no further launch: leave "
+                        "one of them out"
+                    )
+            mine.append((path, table))
+    return [reduce(joined, [table for _, table in mine]) for mine in parts.values()]
+
+
+def _sources(paths) -> list[Path]:
+    """CSV files and run folders, each once; a folder of runs is given by its runs, in order of name."""
+    found: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise UsageError(f"{path} does not exist; give the folder of a run or a CSV file")
-        tables = from_run(load_run(newest_run(path))) if path.is_dir() else from_csv(path, ranks)
-        for table in tables:
-            key = tuple(table.label.items())
-            found[key] = joined(found[key], table) if key in found else table
+        runs = [path]
+        if path.is_dir() and not (path / "plan.json").exists():
+            runs = sorted(plan.parent for plan in path.glob("*/plan.json")) or [newest_run(path)]
+        for one in runs:
+            if one.resolve() in found:
+                raise UsageError(f"{one} is given twice; a copy is no further launch: leave one of them out")
+            found[one.resolve()] = one
     return list(found.values())
+
+
+def _copied(first: Table, second: Table) -> bool:
+    """Whether every time of one table stands in the other one too, whatever the launch is called."""
+    rows = [set(zip(t.ranks.tolist(), t.nodes.tolist(), t.size_bytes.tolist(), t.time_us.tolist()))
+            for t in (first, second)]  # fmt: skip
+    small, large = sorted(rows, key=len)
+    return len(small) >= COPIED_LEAST and small <= large
 
 
 def joined(first: Table, second: Table) -> Table:

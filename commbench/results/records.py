@@ -111,6 +111,8 @@ class Sample:
     @staticmethod
     def from_json(data: dict) -> "Sample":
         """Raises TypeError for a record whose values cannot be a measurement."""
+        _check_types(Point, data)
+        _check_types(Sample, data)
         known = {f.name for f in fields(Sample)} - {"point"}
         samples_us, status = data.get("samples_us", ()), data.get("status", "ok")
         if not isinstance(data.get("launch"), int) or status not in STATUSES or not _times(samples_us):
@@ -119,6 +121,27 @@ class Sample:
             raise TypeError("a measured point without a sample")
         own = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
         return Sample(point=Point.from_json({**data, "status": "ok", "reason": ""}), **own)
+
+
+def _check_types(kind, data: dict) -> None:
+    """Raise TypeError for a field of `kind` that does not hold what its annotation says: a journal may come from
+    anywhere, and readers rely on it."""
+    for field_ in fields(kind):
+        if field_.name in data and not _fits(data[field_.name], field_.type):
+            raise TypeError(f"{field_.name} is {data[field_.name]!r:.40}")
+
+
+def _fits(value, kind) -> bool:
+    if kind in (str, bool, dict):
+        return type(value) is kind
+    if kind is int:
+        return type(value) is int and -(2**63) <= value < 2**63
+    if kind is float:
+        return type(value) in (int, float)
+    if str(kind).startswith("tuple"):
+        inner = int if "int" in str(kind) else float
+        return isinstance(value, list | tuple) and all(entry is None or _fits(entry, inner) for entry in value)
+    return value is None or any(_fits(value, one) for one in kind.__args__ if one is not type(None))
 
 
 def _times(values) -> bool:
