@@ -15,8 +15,8 @@ def pair(nodes, latency_us, bandwidth_GBps, backend="mpi"):
     found = LogGP(
         nodes,
         (
-            Parameter("L_plus_2o_us", latency_us), Parameter("g_us", None), Parameter("o_us", None),
-            Parameter("G_us_per_byte", slope, note="not determined: x"), Parameter("L_us", None),
+            Parameter("L_plus_2o_us", latency_us), Parameter("g_us", None),
+            Parameter("G_us_per_byte", slope, note="not determined: x"), Parameter("o_us", None), Parameter("L_us", None),
         ),
         (8.0, 1e6),
         17,
