@@ -1,7 +1,7 @@
 """A fitted crossover held against measurements on both sides of it: Open MPI's recursive doubling and ring, forced.
 
-One run of several launches is fitted; then a second run measures at a third and at three times the fitted crossover.
-The faster one must be the one that the fit names, on both sides. `python tests/benchmarks/crossover.py [RANKS]`.
+One run of several launches is fitted; then a second run measures in the middle of each stretch of sizes between the
+crossovers. The faster one must be the one that the fit names, on all sides. `python tests/benchmarks/crossover.py [RANKS]`.
 """
 
 import subprocess
@@ -31,21 +31,20 @@ def main(ranks: str) -> int:
     from commbench.models.contest import contests
     from commbench.models.table import read_series
     from commbench.results.metrics import time_us
-    from commbench.units import format_size
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run(folder / "fit", ranks, "512..256K*2", LAUNCHES)
         (found,) = contests(read_series([str(folder / "fit")]))
         print(f"fitted on {ranks} ranks, {found.found.label}: {found.sentence}", flush=True)
-        if len(found.found.crossings) != 1:
-            print("not determined: the fit names no single crossover")
+        if not found.found.crossings:
+            print("not determined: the fit names no crossover")
             return 1
-        crossing = found.found.crossings[0]
-        sizes = [int(crossing.size_bytes / 3) // 4 * 4, int(crossing.size_bytes * 3) // 4 * 4]
+        regions = [(low, high, who) for low, high, who in found.found.regions if who]
+        sizes = {int(np.sqrt(low * high)) // 4 * 4: who for low, high, who in regions}
         second = run(folder / "sides", ranks, ",".join(map(str, sizes)), LAUNCHES)
         missed = 0
-        for size, expected in zip(sizes, (crossing.below, crossing.above)):
+        for size, expected in sizes.items():
             times = {
                 name: [time_us(s) for s in second.samples() if (s.point.algorithm, s.point.size_bytes) == (name, size)]
                 for name in (FIRST, SECOND)
@@ -53,8 +52,8 @@ def main(ranks: str) -> int:
             medians = {name: float(np.median(values)) for name, values in times.items()}
             fastest = min(medians, key=medians.get)
             missed += fastest != expected
-            told = ", ".join(f"{name} {value:.1f} us" for name, value in medians.items())
-            print(f"{'pass' if fastest == expected else 'fail'}: at {format_size(size)} {expected} should win: {told}")
+            told = ", ".join(f"{name} {value:.2f} us" for name, value in medians.items())
+            print(f"{'pass' if fastest == expected else 'fail'}: at {size} bytes {expected} should win: {told}")
         return int(missed > 0)
 
 
