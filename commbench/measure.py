@@ -20,6 +20,8 @@ from commbench.timing import cores, stopwatch
 from commbench.timing.stop_rule import StopRule
 from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
 
+_MOST_OF_A_SOAK = 1_000_000  # samples: 10 MB of its line in the journal
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -81,7 +83,8 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
     batch = points[0].batch
     take = _stopwatch(world, run, points[0].timing, batch, settings, mark)
     before = cores.used()
-    timed = _time(world, take, len(points), mine if counts else None, settings, call_s, batch, mark)
+    rule = _stop_rule(points[0], settings)
+    timed = _time(world, take, len(points), mine if counts else None, rule, call_s, batch, mark)
 
     used = [None if None in pair else pair[1] - pair[0] for pair in zip(before, cores.used(), strict=True)]
     mark.phase(CHECK, allowance_s=10 * call_s + settings.checks * _pass_s(points))
@@ -158,12 +161,18 @@ class _Timed:
     stop_reason: str = ""
 
 
-def _time(world, take, groups: int, mine: int | None, settings: Settings, call_s: float, batch: int, mark) -> _Timed:
+def _stop_rule(point: Point, settings: Settings) -> StopRule:
+    """A soak goes on for its time, however precise its median is."""
+    if soak_s := point.params.get("soak_s"):
+        return StopRule(target=-1.0, budget_s=soak_s, max_samples=_MOST_OF_A_SOAK, fixed=settings.iters)
+    return StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
+
+
+def _time(world, take, groups: int, mine: int | None, rule: StopRule, call_s: float, batch: int, mark) -> _Timed:
     """Blocks of samples until the stop rule ends it. `mine`: this rank's group, None where its clock does not count.
 
     `call_s` is what one call was seen to take; a sample takes `batch` of them.
     """
-    rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
     timed = _Timed([[] for _ in range(groups)], [[] for _ in range(groups)], [])
     begin = time.perf_counter()
     while True:

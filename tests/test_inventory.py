@@ -28,7 +28,10 @@ def procfs(tmp_path):
 
 
 def test_a_dgx_h100(tmp_path, procfs):
-    node = node_inventory(dgx_h100(tmp_path / "sys"), procfs)
+    sysfs = dgx_h100(tmp_path / "sys")
+    write(sysfs / "class/infiniband/mlx5_10/ports/1/counters/symbol_error", 12)
+    write(sysfs / "class/infiniband/mlx5_10/ports/1/hw_counters/out_of_sequence", 3)
+    node = node_inventory(sysfs, procfs)
     assert (node["host"], node["kernel"]) == (os.uname().nodename, os.uname().release)
     assert (node["cpu"], node["sockets"]) == ("Intel(R) Xeon(R) Platinum 8480CL", 2)
     assert node["cores"] == len(os.sched_getaffinity(0))
@@ -42,7 +45,7 @@ def test_a_dgx_h100(tmp_path, procfs):
         "pcie": {"speed": "32.0 GT/s PCIe", "speed_max": "32.0 GT/s PCIe", "width": 16, "width_max": 16},
         "ports": [{
             "port": 1, "state": "ACTIVE", "phys_state": "LinkUp", "rate": "400 Gb/sec (4X NDR)", "rate_Gbps": 400.0,
-            "link_layer": "InfiniBand",
+            "link_layer": "InfiniBand", "errors": {"symbol_error": 12, "out_of_sequence": 3},
         }],
     }  # fmt: skip
     names = [net["name"] for net in node["net"]]
@@ -171,6 +174,7 @@ class FakeNvml:
         "nvmlDeviceGetClockInfo": {1: 1410, 2: 2619}, "nvmlDeviceGetMaxClockInfo": {1: 1980, 2: 2619},
         "nvmlDeviceGetCurrentClocksEventReasons": 0x4 | 0x40 | 0x800, "nvmlDeviceGetTotalEccErrors": {0: 3, 1: 0},
         "nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkVersion": 6,
+        "nvmlDeviceGetNvLinkErrorCounter": {0: 2, 1: 0, 2: 1, 3: 0},
     }  # fmt: skip
 
     def __init__(self, broken=None, absent=()):
@@ -189,6 +193,8 @@ class FakeNvml:
             if name == "nvmlDeviceGetNvLinkState" and arguments[1] == 7:
                 return 0
             answer = self.ANSWERS[name]
+            if name == "nvmlDeviceGetNvLinkErrorCounter":
+                return answer[arguments[2]]
             return answer[arguments[1]] if isinstance(answer, dict) else answer
 
         return query
@@ -212,7 +218,10 @@ def test_gpus_by_nvml(tmp_path):
         "clocks_MHz": {"sm": 1410, "sm_max": 1980, "memory": 2619, "memory_max": 2619},
         "throttle": ["software power cap", "hardware thermal slowdown", "bit 11"],
         "ecc": {"corrected": 3, "uncorrected": 0},
-        "nvlink": {"links": 18, "active": 17, "version": 6},
+        "nvlink": {
+            "links": 18, "active": 17, "version": 6,
+            "errors": {"replay": 36, "recovery": 0, "crc_flit": 18, "crc_data": 0},
+        },
         "xids": {"79": 2, "31": 1},
     }  # fmt: skip
     assert nvml.calls[-1] == "nvmlShutdown"

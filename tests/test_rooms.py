@@ -6,18 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import clean_environment
 
 import commbench
+from runs import clean_environment
 
 ROOT = Path(commbench.__file__).parent
 FLOORS = {
     "errors": 0, "units": 0, "__init__": 0,
     "world": 1, "timing": 1, "routing": 1,
     "fabrics": 1,
-    "ops": 2, "results": 2, "schedules": 2,
+    "ops": 2, "results": 2, "schedules": 2, "importers": 2,
     "suite": 3, "models": 3,
-    "measure": 4, "launch": 4, "lab": 4, "slurm": 4, "reports": 4,
+    "measure": 4, "launch": 4, "lab": 4, "acceptance": 4, "slurm": 4, "reports": 4,
     "cli": 5, "__main__": 5,
 }  # fmt: skip
 RANK_MAY_LOAD = {"torch", "numpy", "mpi4py", "pynvml"}
@@ -25,9 +25,8 @@ RANK_ROOMS = {"world", "timing", "routing", "ops", "results", "schedules", "meas
 
 
 def _files():
-    reports = ROOT.parent / "reports"
     yield from ((path.relative_to(ROOT).parts[0].removesuffix(".py"), path) for path in ROOT.rglob("*.py"))
-    yield from (("reports", path) for path in reports.glob("*.py"))
+    yield from ((room, path) for room in ("reports", "slurm") for path in (ROOT.parent / room).glob("*.py"))
 
 
 def _imports(path: Path):

@@ -15,11 +15,17 @@ VERBS = {
     "status": "what of a run is done, and its exit code",
     "report": "one self-contained HTML page of a stored run",
     "export": "a stored run as CSV, JSON or nccl-tests' table",
+    "import": "what other tools printed (nccl-tests, OSU, perftest, ...) as runs",
+    "accept": "a run held against a profile: pass, warn, fail, and which machine it is",
+    "isolate": "which node, NIC, rail or switch of a measured run is slow",
+    "baseline": "a profile of your own machine from its good nodes",
+    "compare": "two runs, launch against launch: what became slower",
     "fit": "models of what was measured, with intervals and crossovers",
     "predict": "the time that a fitted model says, or the model for other programs",
     "plan-sweep": "what to measure so that a model over ranks can be fitted",
     "simulate": "how long our own schedules take on a modelled fabric",
     "lab": "an emulated cluster on this machine, its links of set rate and delay",
+    "slurm": "sweeps through sbatch: render, submit, status, collect",
     "doctor": "what this machine can run, and how to get what is missing",
 }
 
@@ -39,11 +45,13 @@ class Parser(argparse.ArgumentParser):
 
 def _as_ctrl_c(signum, frame):
     """SIGTERM (scancel, a time limit) ends a run as tidily as Ctrl-C does: ranks ended, scratch removed, end record."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # srun sends a second one when the first task has ended by it
     raise KeyboardInterrupt
 
 
 def _module(verb: str):
-    return import_module(f"commbench.cli.{verb.replace('-', '_')}")
+    name = "import_" if verb == "import" else verb.replace("-", "_")  # `import` is no name for a module
+    return import_module(f"commbench.cli.{name}")
 
 
 def main(arguments: list[str] | None = None) -> None:

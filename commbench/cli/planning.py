@@ -86,7 +86,12 @@ def suite_tables(args) -> dict:
         axes["matrix"] = args.matrix
     measures = tables.get("measure")
     if axes and isinstance(measures, list):
-        tables["measure"] = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
+        tables["measure"] = measures = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
+    if args.profile and isinstance(measures, list):
+        from commbench.acceptance.profile import load_profile
+        from commbench.acceptance.wanted import measures_of
+
+        tables["measure"] = measures + measures_of(load_profile(args.profile))
     return tables
 
 
@@ -132,7 +137,15 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
     ranks = len(node_of)
     per_node = max(node_of.count(node) for node in set(node_of))
     check_backends(backends, per_node, joined)
-    steps = expand(suite, ranks, backends, node_of, joined)
+    stages = [(name, expand(part, ranks, backends, node_of, joined)) for name, part in _stages(suite)]
+    steps = tuple(step for _, steps in stages for step in steps)
+    if joined and "mpi" in backends and len(stages) > 1:
+        # Open MPI hands a second launch the TCP addresses of the first one's ranks, so between nodes it never forms.
+        print(
+            "commbench: over MPI under a launcher all stages are measured in one go, whatever they find",
+            file=sys.stderr,
+        )
+        stages = [("", steps)]
     settings = Settings(**suite.settings.model_dump())
     seed = suite.seed
     if seed is None and suite.launches > 1:
@@ -144,7 +157,14 @@ def plan_suite(suite, backends: list[str], node_of: list[int], joined: bool) -> 
         part = replace(plan, steps=tuple(step for step in steps if step[0].backend in place))
         if part.steps:
             check_memory(part, sharing, available())
-    return plan
+    return replace(plan, steps=stages[0][1], later=tuple(stages[1:]))
+
+
+def _stages(suite):
+    """(name, the suite's measures of that stage) in the order in which the stages are first named."""
+    names = dict.fromkeys(measure.stage for measure in suite.measure)
+    for name in names:
+        yield name or "", suite.model_copy(update={"measure": [m for m in suite.measure if m.stage == name]})
 
 
 def check_backends(backends: list[str], ranks_per_node: int, joined: bool) -> None:

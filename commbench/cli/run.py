@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  commbench run --resume runs/quick-20260101-120000"
     )
     add = parser.add_argument
-    add("suite", nargs="?", help="a shipped suite (quick, full), a TOML file, or one operation")
+    add("suite", nargs="?", help="a shipped suite (quick, links, ladder, full), a TOML file, or one operation")
     add(
         "-n",
         "--ranks",
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--launches", type=int, help="repeat everything in this many fresh launches, each in an order of its own")
     add("--seed", type=int, help="number that the random order is drawn from; also shuffles a single launch")
+    add("--profile", metavar="NAME|FILE", help="also measure what this profile judges (see `commbench accept`)")
     add("--refine", action="store_true", help="then measure more sizes around each break of a curve")
     add("--iface", help="network interface of Gloo and of NCCL's bootstrap, such as eth0")
     add("--out", help="folder of the run (default: runs/SUITE-DATE-TIME)")

@@ -98,6 +98,7 @@ def refine(run_dir: Path, view):
 
 def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     """Run the plan with the live view, then print where everything is; the exit code of the run."""
+    from commbench.cli.climb import climb, culprit_lines
     from commbench.cli.table import LiveView
     from commbench.launch.run import execute
     from commbench.results.metrics import disturbances
@@ -110,6 +111,8 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
         if plan.refine and code == PASS:
             plan = refine(run_dir, view)
             code, reason = execute(plan, run_dir, site, view)
+        if plan.later:
+            plan, code, reason = climb(run_dir, site, view, code, reason)
     finally:
         view.close()
     run = load_run(run_dir)
@@ -119,7 +122,7 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
     disturbed = sum(bool(disturbances(sample)) for sample in run.samples())
     if disturbed:
         print(f"{disturbed} of them were disturbed (oversubscribed, or other programs on the cores)")
-    for line in ratio_lines(run):
+    for line in [*ratio_lines(run), *culprit_lines(run)]:
         print(line)
     if code:
         print(f"exit code {code}: {reason}", file=sys.stderr)

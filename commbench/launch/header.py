@@ -8,7 +8,7 @@ from commbench.measure import now
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA
 from commbench.world.environment import conf_files, differences, environment
-from commbench.world.inventory import node_inventory
+from commbench.world.inventory import infiniband, node_inventory
 from commbench.world.nvml import gpus
 from commbench.world.topology import rank_place
 from commbench.world.versions import versions
@@ -42,6 +42,33 @@ def rank_facts(spec: LaunchSpec, rank: int, local_rank: int) -> dict:
             "versions": versions(spec.backend),
         }
     return facts
+
+
+def counters(spec: LaunchSpec, local_rank: int) -> dict | None:
+    """The error counters of this node's devices as they stand now, those above 0, in the form of its inventory; None
+    from all but its first rank."""
+    if local_rank:
+        return None
+    nics = [
+        {"name": nic["name"], "ports": [_risen(port, "port", "errors") for port in nic["ports"]]}
+        for nic in infiniband()
+    ]
+    found = [
+        _risen(gpu, "index", "ecc", "xids") | {"nvlink": _risen(gpu.get("nvlink"), "links", "errors")}
+        for gpu in (gpus() if spec.backend == "nccl" else [])
+    ]
+    return {"host": os.uname().nodename, "infiniband": nics, "gpus": found}
+
+
+def _risen(device, name: str, *keys: str) -> dict:
+    """`name` of a device, and of its `keys` the counts above 0."""
+    if not isinstance(device, dict):
+        return {}
+    counts = {key: device[key] for key in keys if isinstance(device.get(key), dict)}
+    return {name: device.get(name)} | {
+        key: {what: count for what, count in told.items() if isinstance(count, int) and count > 0}
+        for key, told in counts.items()
+    }
 
 
 def header(spec: LaunchSpec, plan: Plan, everyone: list[dict]) -> dict:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from commbench.errors import PASS, UNMEASURED, CommbenchError
 from commbench.launch.forced import refusal
-from commbench.launch.header import header, rank_facts
+from commbench.launch.header import counters, header, rank_facts
 from commbench.launch.roll_call import form_world
 from commbench.launch.spec import LaunchSpec
 from commbench.measure import Facts, measure
 from commbench.results.journal import Journal
 from commbench.results.plan import Settings, world_of
+from commbench.results.records import SCHEMA
 from commbench.results.store import load_run
-from commbench.world.progress import DONE, FORMING, Progress
+from commbench.world.progress import DONE, EXCHANGE, FORMING, Progress
 
 _PR_SET_PDEATHSIG = 1
 
@@ -61,6 +62,10 @@ def _live(spec: LaunchSpec, rank: int, local_rank: int, listen_fd: int | None, d
     node_of = [place["node"] for place in head["ranks"]]
     facts = Facts(spec.repetition, head["oversubscribed"], binding_us, node_of, spec.seen.get("algorithms", {}))
     measure(world, steps, journal, settings, facts, mark)
+    mark.phase(EXCHANGE)
+    after = world.gather(counters(spec, device))
+    if rank == 0:
+        journal.write({"record": "counters", "schema": SCHEMA, "nodes": [node for node in after if node]})
     mark.phase(DONE)
     world.close()
     return PASS

@@ -50,7 +50,8 @@ class Plan:
 
     `seed`: None measures steps in the order in which they stand here; a number shuffles them, differently for each
     repetition. `refine`: more sizes are still to be added around the breaks of each curve. `refined`: how many of the
-    last steps have been added so.
+    last steps have been added so. `later`: (name, steps) of the stages of a ladder that wait for what the stages
+    before them find; their steps come to the end of `steps`, and count as refined.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Plan:
     seed: int | None = None
     refine: bool = False
     refined: int = 0
+    later: tuple[tuple[str, tuple[tuple[Point, ...], ...]], ...] = ()
 
     @property
     def hash(self) -> str:
@@ -90,7 +92,8 @@ class Plan:
 
     def save(self, path: Path) -> None:
         data = asdict(self)
-        data["steps"] = [[p.to_json() | {"id": p.id} for p in step] for step in self.steps]
+        data["steps"] = _listed(self.steps)
+        data["later"] = [[name, _listed(steps)] for name, steps in self.later]
         draft = path.with_suffix(".tmp")  # a disk that fills up leaves no half of a plan
         try:
             draft.write_text(json.dumps({"schema": SCHEMA, "hash": self.hash, **data}, indent=1))
@@ -116,14 +119,23 @@ class Plan:
         try:
             return Plan(
                 name=data["name"],
-                steps=tuple(tuple(Point.from_json(p) for p in step) for step in data["steps"]),
+                steps=_steps(data["steps"]),
                 settings=Settings(**data["settings"]),
                 launches=index(data["launches"]),
                 seed=None if data.get("seed") is None else index(data["seed"]),
                 refine=bool(data.get("refine", False)),
                 refined=index(data.get("refined", 0)),
+                later=tuple((str(name), _steps(steps)) for name, steps in data.get("later", [])),
                 command=tuple(data["command"]),
                 created_at=data["created_at"],
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise UsageError(f"{path} is not a plan that this commbench wrote: {error!r}") from None
+
+
+def _listed(steps) -> list:
+    return [[point.to_json() | {"id": point.id} for point in step] for step in steps]
+
+
+def _steps(data) -> tuple[tuple[Point, ...], ...]:
+    return tuple(tuple(Point.from_json(point) for point in step) for step in data)

@@ -1,7 +1,7 @@
 """A run on the disk, read back: plan.json and the journals beside it."""
 
 import fcntl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from commbench.errors import HANG, UNMEASURED, WRONG, UsageError, worst
@@ -12,13 +12,19 @@ from commbench.results.records import SCHEMA, Sample
 
 @dataclass(frozen=True)
 class Launch:
-    """One journal: header and end record ({} where missing), samples, and how many lines could not be read."""
+    """One journal: header and end record ({} where missing), samples, and how many lines could not be read.
+
+    verdict: the end record that `commbench accept` has added after it; {} where it has not. after: the nodes with their
+    error counters as they stood at the end of the launch.
+    """
 
     path: Path
     header: dict
     samples: tuple[Sample, ...]
     end: dict
     unreadable: int
+    verdict: dict = field(default_factory=dict)
+    after: tuple[dict, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,21 +59,25 @@ def load_run(path) -> Run:
 
 def _load_launch(path: Path) -> Launch:
     records, _, unreadable = read_lines(path)
-    header, end, samples = {}, {}, []
+    header, end, verdict, samples, after = {}, {}, {}, [], ()
     for record in records:
         if record.get("schema", SCHEMA) != SCHEMA:
             raise UsageError(f"{path} has schema {record['schema']!r}; this commbench reads schema {SCHEMA}")
         kind = record.get("record")
         if kind == "header":
             header = record if _header(record) else {}
+        elif kind == "end" and isinstance(record.get("verdict"), dict):
+            verdict = record
         elif kind == "end":
-            end = record
+            end, verdict = record, {}
+        elif kind == "counters" and _header(record):
+            after = tuple(record.get("nodes", []))
         elif kind == "point":
             try:
                 samples.append(Sample.from_json(record))
             except (TypeError, KeyError, AttributeError):
                 unreadable += 1
-    return Launch(path, header, tuple(samples), end, unreadable)
+    return Launch(path, header, tuple(samples), end, unreadable, verdict, after)
 
 
 def _header(record: dict) -> bool:
@@ -91,14 +101,25 @@ def is_running(path: Path) -> bool:
 
 
 def exit_code(run: Run) -> tuple[int, str]:
-    """(the exit code of the run, why). Still running: 3. Incomplete without an end record: killed, 4."""
+    """(the exit code of the run, why). Still running: 3. Incomplete without an end record: killed, 4.
+
+    A verdict that `commbench accept` has added to the newest launch is the newest word, and holds the run's own code.
+    """
+    verdict = run.launches[-1].verdict if run.launches else {}
+    if type(verdict.get("exit_code")) is int and not is_running(run.path):
+        return worst([verdict["exit_code"]]), str(verdict.get("reason", ""))
+    return own_exit_code(run)
+
+
+def own_exit_code(run: Run) -> tuple[int, str]:
+    """(the exit code that measuring has left, why), whatever was judged afterwards."""
     if is_running(run.path):
         return UNMEASURED, "still running"
     if not run.launches:
         return HANG, "no launch has begun and none is running"
     ends = [launch.end for launch in run.launches]
     todo = {p.id for p in run.plan.points()}
-    complete = all(not todo - run.finished(n) for n in range(1, run.plan.launches + 1))
+    complete = all(not todo - run.finished(n) for n in range(1, run.plan.launches + 1)) and not run.plan.later
     samples = run.samples()
     if complete and all(s.status == "skip" for s in samples):
         return UNMEASURED, "every point was skipped"
@@ -112,6 +133,8 @@ def exit_code(run: Run) -> tuple[int, str]:
     if killed and code == HANG:
         return HANG, f"{run.launches[-1].path.name} has no end record: it was killed"
     reasons = [end.get("reason", "") for end in ends if end.get("exit_code") == code and end.get("reason")]
+    if run.plan.later and not reasons:
+        return code, f"stage {run.plan.later[0][0]!r} and what follows it have not been measured"
     return code, reasons[-1] if reasons else ("" if code == 0 else "see the rows that are not ok")
 
 

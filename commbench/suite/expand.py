@@ -128,6 +128,8 @@ def _placed(point: Point, label: str, members, size: int, window: int, measure: 
     params = {"align_bytes": measure.align} if measure.align > 1 else {}
     if op.windowed:
         params["window"] = window
+    if measure.soak_s:
+        params["soak_s"] = measure.soak_s
     if op.name == "all_to_all_v":
         params["matrix"] = _weights(measure, n)
     scope = "intra" if nodes == 1 else "inter" if nodes == n else "mixed"

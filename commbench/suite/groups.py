@@ -6,6 +6,7 @@ Written as nccl-tests' NCCL_TESTS_SPLIT does, spelled out, or by what the groups
 import re
 
 from commbench.errors import UsageError
+from commbench.suite.rounds import circle, first_rounds
 
 _COLOURS = {
     "MOD": lambda rank, value: rank % value,
@@ -14,6 +15,7 @@ _COLOURS = {
     "OR": lambda rank, value: rank | value,
 }
 _SYMBOLS = {"%": "MOD", "/": "DIV", "&": "AND", "|": "OR"}
+_FIRST = re.compile(r"first (\d{1,9}) nodes?")
 _SPLIT = re.compile(r"(MOD|DIV|AND|OR|[%/&|])\s*(0x[0-9a-f]{1,16}|\d{1,18})", re.IGNORECASE)
 
 
@@ -33,8 +35,10 @@ def split_rounds(split: str, node_of: list[int]) -> list[list[Group]]:
 
     "node": a group for each node. "rail": one for each local number, with its rank of every node; "rail 0": the first
     one alone. "pair intra", "pair inter": the first rank with another one of its node, of another node. "pairs": every
-    pair once, in rounds in which each rank is in one pair; "node pairs": so with the first rank of each node. All else
-    is one round, see split_groups.
+    pair once, in rounds in which each rank is in one pair; "node pairs": so with the first rank of each node; "rail
+    pairs": pairs of nodes with all their rails at work, every pair up to 64 nodes and 16 rounds of drawn partners
+    above. "first 4 nodes": their ranks; "first nodes": 2, 4, 8 ... and all of them. All else is one round, see
+    split_groups.
     Raises NotHere where the world has no such groups, UsageError for a split that is not understood.
     """
     word = " ".join(split.lower().split())
@@ -47,6 +51,13 @@ def split_rounds(split: str, node_of: list[int]) -> list[list[Group]]:
         if len(firsts) < 2:
             raise NotHere(_ONE_NODE)
         return _pairs("node round", sorted(firsts))
+    if word == "rail pairs":
+        rounds = first_rounds(len(_by_node(node_of)))
+        if not rounds:
+            raise NotHere(_ONE_NODE)
+        return [rail_pairs("rail round", number, pairs, node_of) for number, pairs in enumerate(rounds, 1)]
+    if word == "first nodes" or _FIRST.fullmatch(word):
+        return [[first_nodes(count, node_of)] for count in _counts(word, len(set(node_of)))]
     if word in ("node", "rail", "rail 0", "pair intra", "pair inter"):
         return [_by_place(word, node_of)]
     return [split_groups(split, len(node_of))]
@@ -57,11 +68,41 @@ def _pairs(word: str, ranks: list[int]) -> list[list[Group]]:
     return [[(f"{word} {number}: {a},{b}", (a, b)) for a, b in one] for number, one in enumerate(rounds, 1)]
 
 
-def _by_place(word: str, node_of: list[int]) -> list[Group]:
+def rail_pairs(word: str, number: int, pairs: list[tuple[int, int]], node_of: list[int]) -> list[Group]:
+    """A round of node pairs (nodes counted in the order of their first ranks): the ranks of a pair's nodes that have
+    the same local number meet."""
+    ranks = _by_node(node_of)
+    met = [tuple(sorted(pair)) for a, b in pairs for pair in zip(ranks[a], ranks[b])]
+    return [(f"{word} {number}: {a},{b}", (a, b)) for a, b in met]
+
+
+def first_nodes(count: int, node_of: list[int], without: frozenset[int] = frozenset()) -> Group:
+    """The ranks of the first `count` nodes, those in `without` left out; fewer where there are no more."""
+    kept = [members for node, members in enumerate(_by_node(node_of)) if node not in without][:count]
+    label = f"first {len(kept)} {'good ' if without else ''}nodes"
+    return label, tuple(sorted(rank for members in kept for rank in members))
+
+
+def _counts(word: str, nodes: int) -> list[int]:
+    if match := _FIRST.fullmatch(word):
+        if not 1 <= int(match[1]) <= nodes:
+            raise NotHere(f"this world has {nodes} node{'s' * (nodes > 1)}")
+        return [int(match[1])]
+    if nodes < 2:
+        raise NotHere(_ONE_NODE)
+    return [2**i for i in range(1, nodes.bit_length()) if 2**i < nodes] + [nodes]
+
+
+def _by_node(node_of: list[int]) -> list[list[int]]:
+    """The ranks of each node, nodes in the order of their first ranks."""
     of_node: dict[int, list[int]] = {}
     for rank, node in enumerate(node_of):
         of_node.setdefault(node, []).append(rank)
-    ranks = list(of_node.values())
+    return list(of_node.values())
+
+
+def _by_place(word: str, node_of: list[int]) -> list[Group]:
+    ranks = _by_node(node_of)
     if word in ("node", "pair intra") and max(map(len, ranks)) < 2:
         raise NotHere("every node has one rank, so nothing goes within a node")
     if word in ("rail", "rail 0", "pair inter") and len(ranks) < 2:
@@ -77,19 +118,6 @@ def _by_place(word: str, node_of: list[int]) -> list[Group]:
     rails = [[members[i] for members in ranks if i < len(members)] for i in range(max(map(len, ranks)))]
     found = [(f"rail #{i}", tuple(sorted(members))) for i, members in enumerate(rails) if len(members) > 1]
     return found[:1] if word == "rail 0" else found
-
-
-def circle(n: int) -> list[list[tuple[int, int]]]:
-    """All pairs of n ranks in n - 1 rounds (n for odd n) of disjoint pairs: the circle method of round-robin
-    tournaments. Empty for fewer than two ranks."""
-    seats = list(range(n + n % 2))
-    rounds = []
-    for _ in range(len(seats) - 1):
-        half = len(seats) // 2
-        met = zip(seats[:half], reversed(seats[half:]))
-        rounds.append(sorted((min(a, b), max(a, b)) for a, b in met if max(a, b) < n))
-        seats = [seats[0], seats[-1], *seats[1:-1]]
-    return [one for one in rounds if one]
 
 
 def split_groups(split: str, ranks: int) -> list[Group]:
@@ -122,7 +150,8 @@ def _spelled_out(text: str, ranks: int) -> list[Group]:
     if not groups:
         raise UsageError(
             f'split {text!r} is not understood; write "all", "node", "rail", "rail 0", "pairs", "node pairs", '
-            '"pair intra", "pair inter", "MOD 8", "DIV 8", "AND 0x7", "OR 0x7" or "0,1;2,3"'
+            '"rail pairs", "first nodes", "first 4 nodes", "pair intra", "pair inter", "MOD 8", "DIV 8", '
+            '"AND 0x7", "OR 0x7" or "0,1;2,3"'
         )
     named = [rank for members in groups for rank in members]
     outside = sorted({rank for rank in named if not 0 <= rank < ranks})

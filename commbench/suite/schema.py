@@ -111,6 +111,8 @@ class Measure(_Strict):
     window: Annotated[list[PositiveInt], Listed] = [64]
     matrix: str | list[list[float]] = "ramp"
     align: PositiveInt = 1
+    soak_s: Annotated[float, Field(gt=0)] | None = None  # samples for so long, whatever the settings say of precision
+    stage: Annotated[str, Field(min_length=1, max_length=64)] | None = None  # of a ladder: each waits for those before
 
 
 class SettingsTable(_Strict):

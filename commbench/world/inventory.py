@@ -132,7 +132,21 @@ def _port(port: Path) -> dict:
         "rate": rate,
         "rate_Gbps": float(rate_Gbps[1]) if rate_Gbps else None,
         "link_layer": read(port / "link_layer"),
+        "errors": _port_errors(port),
     }
+
+
+# What rises when a cable or a port is bad (/sys/class/infiniband/*/ports/*/counters and hw_counters).
+_ERRORS = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "port_xmit_discards", "local_ack_timeout_err",
+    "packet_seq_err", "out_of_sequence", "rnr_nak_retry_err",
+)  # fmt: skip
+
+
+def _port_errors(port: Path) -> dict[str, int]:
+    counts = {name: number(read(port / "counters" / name) or read(port / "hw_counters" / name)) for name in _ERRORS}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _word(text: str | None) -> str | None:

@@ -17,6 +17,7 @@ _CLOCK_REASONS = (
     "GPU idle", "application clocks setting", "software power cap", "hardware slowdown", "sync boost",
     "software thermal slowdown", "hardware thermal slowdown", "hardware power brake", "display clock setting",
 )  # fmt: skip
+_LINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")  # as nvmlNvLinkErrorCounter_t numbers them
 _SM, _MEMORY, _CORRECTED, _UNCORRECTED, _VOLATILE, _MAX_LINKS = 1, 2, 0, 1, 0, 36  # as nvml.h numbers them
 
 
@@ -136,7 +137,14 @@ def _nvlink(ask, gpu) -> dict | str:
     if not links:
         return states[0]
     version = ask("nvmlDeviceGetNvLinkVersion", gpu, links[0])
-    return {"links": len(links), "active": sum(states[link] for link in links), "version": version}
+    errors = {name: _of_links(ask, gpu, links, number) for number, name in enumerate(_LINK_ERRORS)}
+    return {"links": len(links), "active": sum(states[link] for link in links), "version": version, "errors": errors}
+
+
+def _of_links(ask, gpu, links: list[int], number: int) -> int | str:
+    """An error counter, added up over the links; the first answer that is no number in its place."""
+    counts = [ask("nvmlDeviceGetNvLinkErrorCounter", gpu, link, number) for link in links]
+    return next((count for count in counts if isinstance(count, str)), None) or sum(counts)
 
 
 def _xids(log: str, pci: str) -> dict[str, int]:

@@ -202,7 +202,7 @@ class TorchWorld(World):
         # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one.
         self._control = dist.new_group() if backend == "nccl" else everyone
         self._world_group = TorchGroup(everyone, rank, size, self.device)
-        self._made = {}  # members: group
+        self._made = {}  # list of groups: the one of this rank
         if self.device == "cpu":
             self.align = TorchGroup(everyone, rank, size, "cpu").barrier()
         else:
@@ -236,15 +236,16 @@ class TorchWorld(World):
         if groups == [list(range(self.size))]:
             return self._world_group
         members = next((members for members in groups if self.rank in members), None)
-        if members is None:
-            return None
-        if tuple(members) not in self._made:
+        key = tuple(map(tuple, groups))
+        if key not in self._made:
             # Gloo has no split; with local synchronisation only the members of a group take part in making it.
-            # A group is kept: torch names it by its members and the number of living groups, so one that is destroyed
-            # and made again can get its old name, and then reads its dead predecessor's addresses in the store.
-            pg = dist.new_group(members, use_local_synchronization=True)
-            self._made[tuple(members)] = TorchGroup(pg, members.index(self.rank), len(members), self.device)
-        return self._made[tuple(members)]
+            # torch names it by its members and by how many groups this rank has, so each rank makes one for every new
+            # list of groups, whoever is in none of them one of its own. A group is kept: one that is destroyed and made
+            # again could get its old name, and would read its dead predecessor's addresses in the store.
+            own = members or [self.rank]
+            pg = dist.new_group(own, use_local_synchronization=True)
+            self._made[key] = TorchGroup(pg, own.index(self.rank), len(own), self.device)
+        return self._made[key] if members else None
 
     def buffer(self, size_bytes):
         return CudaBuffer(size_bytes) if self.device == "cuda" else HostBuffer(size_bytes)
