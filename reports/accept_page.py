@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from commbench.reports.document import render, save
-
 from commbench.acceptance.verdict import WORDS, Judgement
 from commbench.acceptance.which import Machine
+from commbench.reports.document import render, save
 
 LISTED = 2000  # verdicts on the page, the worst first; 1,024 nodes by one rule fit
 

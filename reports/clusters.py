@@ -5,11 +5,10 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from commbench.models.ratio import Ratio, datasheet, gpus_of, ratios
 from commbench.reports.document import render, save
 from commbench.reports.looks import text
 from commbench.reports.rows import figure
-
-from commbench.models.ratio import Ratio, datasheet, gpus_of, ratios
 from commbench.results.store import Run, exit_code
 
 _COLOURS = ("#20639b", "#d1495b", "#2e9e6b", "#b5651d", "#7a5bb5", "#1fa2a8", "#8a8f2d", "#6f7f8f")

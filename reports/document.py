@@ -4,11 +4,11 @@ import base64
 import hashlib
 from pathlib import Path
 
-from commbench.reports.rows import figure
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from commbench.reports.rows import figure
 from commbench.units import format_size
 
 _HERE = Path(__file__).parent

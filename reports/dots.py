@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from commbench.reports.looks import WRONG_COLOUR, hover, hover_wrong, text, time_axis
 from commbench.reports.rows import Row
 from commbench.reports.series import Panel, Series, Spot, apart
-
 from commbench.units import format_size
 
 

@@ -7,7 +7,6 @@ import math
 
 from commbench.reports.looks import WRONG_COLOUR, hover, hover_wrong, names, symbols, time_axis
 from commbench.reports.series import Panel, Series, Spot
-
 from commbench.units import format_size
 
 _LEGEND_COLUMNS, _LEGEND_ROW = 3, 19

@@ -3,10 +3,10 @@
 import statistics
 
 import numpy as np
-from commbench.reports.matrix import CLASSES, SLOW, Matrix, matrices, slow_links, slow_ranks
-from commbench.reports.rows import figure
 
 from commbench.models.ratio import datasheet, gpus_of, ratios
+from commbench.reports.matrix import CLASSES, SLOW, Matrix, matrices, slow_links, slow_ranks
+from commbench.reports.rows import figure
 from commbench.results.metrics import busbw_GBps
 from commbench.results.records import Sample
 from commbench.results.store import Run

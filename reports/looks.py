@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from commbench.reports.rows import Row, figure, span
 from commbench.reports.series import Panel, Series, Spot, apart
-
 from commbench.units import format_size
 
 _COLOURS = {"gloo": "#3d85c6", "nccl": "#2e9e6b", "mpi": "#e08a1e"}

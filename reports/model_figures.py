@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from commbench.reports.looks import time_axis
 from commbench.reports.model_marks import GREY, band, line, percent_axis, short, size_axis, size_grid
 from commbench.reports.model_worlds import World, band_name
 from commbench.reports.rows import figure
-
 from commbench.units import format_size
 
 _LANE = 0.022  # of the height of the figure, for the breaks of one of several worlds

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from commbench.reports.looks import text, time_axis
 from commbench.reports.model_marks import GREY, percent_axis, ramp, short, size_axis
 from commbench.reports.model_unseen import Unseen
 from commbench.reports.rows import figure
-
 from commbench.units import format_size
 
 

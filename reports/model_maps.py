@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
+from commbench.models.answer import busbw_GBps
+from commbench.models.crossover import Crossing
 from commbench.reports.looks import text, time_axis
 from commbench.reports.model_marks import GREY, band, line, short, size_axis, size_grid
 from commbench.reports.model_rivals import BEYOND, MEASURED, UNDECIDED, Stretch
 from commbench.reports.model_worlds import World
 from commbench.reports.rows import figure
-
-from commbench.models.answer import busbw_GBps
-from commbench.models.crossover import Crossing
 from commbench.units import format_size
 
 _KEY = {UNDECIDED: "pale: within the error", BEYOND: "hatched: beyond what was measured"}

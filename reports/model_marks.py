@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+
 from commbench.reports.figures import size_ticks
 
 GREY = "#8a94a0"

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from commbench.models.model_file import ModelFile, SeriesModel
+from commbench.models.table import Table, without_outpaced
 from commbench.reports.document import render, save
 from commbench.reports.looks import algorithm_colours, colours
 from commbench.reports.model_figures import fit_figure
@@ -21,9 +23,6 @@ from commbench.reports.model_tables import (
 )
 from commbench.reports.model_unseen import unseen_ranks, unseen_sizes
 from commbench.reports.model_worlds import World, band_name, in_panels, worlds_of
-
-from commbench.models.model_file import ModelFile, SeriesModel
-from commbench.models.table import Table, without_outpaced
 
 
 def write_model_report(tables: Sequence[Table], models: ModelFile, path: Path) -> Path:

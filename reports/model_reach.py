@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
+
+from commbench.models.model import Model
+from commbench.models.prediction import PROJECTION
 from commbench.reports.looks import time_axis
 from commbench.reports.model_marks import GREY, band, line, ramp, short
 from commbench.reports.model_worlds import World, by_equations
 from commbench.reports.rows import figure
-
-from commbench.models.model import Model
-from commbench.models.prediction import PROJECTION
 from commbench.units import format_size
 
 _BEYOND = (2, 4, 8, 16)  # times the measured ranks: past PROJECTION, to show what the word means

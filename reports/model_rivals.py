@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
-from commbench.reports.model_worlds import Told, World, by_equations
 
 from commbench.models.contest import SeriesCrossover, contender, contests
 from commbench.models.crossover import Crossing
@@ -13,6 +12,7 @@ from commbench.models.model import piece_of
 from commbench.models.model_file import SeriesModel
 from commbench.models.prediction import regime_for
 from commbench.models.table import Table
+from commbench.reports.model_worlds import Told, World, by_equations
 
 MEASURED, UNDECIDED, BEYOND = "measured", "within error", "beyond"
 FACTORS = (2, 4, 8)  # times the largest measured ranks

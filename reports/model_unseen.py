@@ -6,7 +6,6 @@ The model file keeps the errors only, so the smaller fits are made again here, a
 from dataclasses import dataclass
 
 import numpy as np
-from commbench.reports.model_worlds import World
 
 from commbench.models.curve import HELD_OUT, SIZES_LEAST
 from commbench.models.equations import STEPPED
@@ -16,6 +15,7 @@ from commbench.models.model_file import SeriesModel
 from commbench.models.pieces import fit_pieces, predict, repeat_noise
 from commbench.models.selection import cuts, forms, hold_out
 from commbench.models.table import Table
+from commbench.reports.model_worlds import World
 from commbench.units import format_size
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from commbench.reports.model_marks import ramp
 
 from commbench.errors import UsageError
 from commbench.models.curve import Curve
@@ -13,6 +12,7 @@ from commbench.models.model import Model
 from commbench.models.model_file import SeriesModel
 from commbench.models.prediction import predict_many, regime_for
 from commbench.models.table import Table, without_outpaced
+from commbench.reports.model_marks import ramp
 
 PANEL_MOST = 8  # world sizes in one figure
 Told = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]

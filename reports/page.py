@@ -15,7 +15,6 @@ from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import Panel, panels, same
 from commbench.reports.table import slowest, table
 from commbench.reports.verdict import verdict
-
 from commbench.results.store import Run
 
 

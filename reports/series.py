@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from commbench.reports.rows import Row
 
+from commbench.reports.rows import Row
 from commbench.results.records import Point
 
 MANY_GROUPS = 5  # from here on the groups of a split share one look, and their bands are left out

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from commbench.reports.rows import Row
 
+from commbench.reports.rows import Row
 from commbench.results import metrics
 from commbench.timing.statistics import percentile
 from commbench.units import format_size

@@ -2,10 +2,9 @@
 
 from collections import Counter, defaultdict
 
-from commbench.reports.rows import Row
-
 from commbench.errors import BELOW, HANG, PASS, UNMEASURED, USAGE, WRONG
 from commbench.ops import OPS
+from commbench.reports.rows import Row
 from commbench.results import metrics
 from commbench.results.store import Run, exit_code
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
+from commbench.errors import UsageError
 from commbench.slurm import SHIPPED
 from commbench.slurm.site import Site, check_site
-
-from commbench.errors import UsageError
 
 _DIRECTIVE = re.compile(r"#SBATCH --([a-z][a-z0-9-]*)(?:=(\S+))?\s*")
 _MARK = "#SITE"

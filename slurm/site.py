@@ -6,10 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from commbench.slurm import SHIPPED
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError
 
 from commbench.errors import UsageError
+from commbench.slurm import SHIPPED
 
 SITES = SHIPPED / "sites"
 LAUNCHERS = ("srun", "torchrun", "mpirun")

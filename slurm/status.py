@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
+from commbench.errors import UNMEASURED, MeasureError, worst
 from commbench.slurm.collect import runs_below, summary
 from commbench.slurm.queue import is_over, meaning, states
 from commbench.slurm.submit import submissions
-
-from commbench.errors import UNMEASURED, MeasureError, worst
 
 _OUTPUT_LINES = 8
 

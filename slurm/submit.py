@@ -6,9 +6,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from commbench.slurm.queue import call, is_over, refusal, states
-
 from commbench.errors import CommbenchError, UsageError
+from commbench.slurm.queue import call, is_over, refusal, states
 
 SCRIPT = "job.sbatch"
 SUBMISSIONS = "jobs.jsonl"

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from runs import COMMBENCH, clean_environment, commbench
 
 from commbench.cli import VERBS
-from runs import COMMBENCH, clean_environment, commbench
 
 
 def test_help_imports_nothing_heavy():

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from measured import SIZES, line_run, sample, write_csv, write_run
+from runs import COMMBENCH, clean_environment
 
 from commbench.cli import main
-from runs import COMMBENCH, clean_environment
 
 HEAD = "op,ranks,size_bytes,time_us\n"
 

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from commbench.reports.page import write_report
+from runs import commbench
 
 from commbench.cli import main
 from commbench.models.run_table import from_run
+from commbench.reports.page import write_report
 from commbench.results.export import to_csv, to_json, to_nccl_tests
 from commbench.results.store import exit_code, load_run
-from runs import commbench
 
 CASES = Path(__file__).parent / "data" / "cases"
 

@@ -5,7 +5,6 @@ import signal
 import time
 
 import pytest
-
 from runs import alive, commbench, points, rank_pids, records, start, wait_for
 
 SWEEP = ("run", "all_reduce", "--size", "8..1K", "--no-report")

@@ -1,13 +1,13 @@
 """A slowed link of an emulated cluster is named, with real traffic. Needs root, as all labs do."""
 
 import pytest
+from runs import commbench
 from test_lab import standing, why_not
 
 from commbench.acceptance.accuse import accuse
 from commbench.lab import build
 from commbench.lab.layout import Lab
 from commbench.results.store import load_run
-from runs import commbench
 
 LAB = Lab("t-isolate", nodes=4, ranks_per_node=1, intra_bit_s=8e8, inter_bit_s=2e8)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from ladders import climb, header, measure, planned
+from runs import commbench, run_in_process
 
 from commbench.acceptance.accuse import accuse, lines, to_json
 from commbench.acceptance.ladder import next_stage
@@ -11,7 +12,6 @@ from commbench.errors import MeasureError
 from commbench.results.plan import Plan
 from commbench.results.store import exit_code, load_run
 from commbench.suite.schema import check_suite
-from runs import commbench, run_in_process
 
 
 def cluster(per_node=2, slow=None, intra=400.0, inter=48.0):

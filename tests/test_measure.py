@@ -4,9 +4,9 @@ import time
 from dataclasses import replace
 
 import pytest
+from runs import points, run_in_process
 
 from commbench import ops
-from runs import points, run_in_process
 
 TABLES = {
     "name": "t",

@@ -7,15 +7,6 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from commbench.reports.model_figures import fit_figure
-from commbench.reports.model_heldout import ranks_figure, sizes_figure
-from commbench.reports.model_maps import curves_figure, map_figure
-from commbench.reports.model_page import model_page, write_model_report
-from commbench.reports.model_reach import reach_figure
-from commbench.reports.model_rivals import BEYOND, MEASURED, UNDECIDED, chosen, crossings, fastest, rivals_of
-from commbench.reports.model_tables import NOT_DETERMINED, curves_table, number, parameters_table, pieces_table
-from commbench.reports.model_unseen import unseen_ranks, unseen_sizes
-from commbench.reports.model_worlds import PANEL_MOST, band_name, in_panels, ramp, worlds_of
 from plotly.offline import get_plotlyjs
 from synthetic import ring_us, series
 from test_report import EVIL, Page, _texts
@@ -26,6 +17,15 @@ from commbench.models.model import Parameter
 from commbench.models.model_file import ModelFile
 from commbench.models.series_fit import fit_series, fit_tables
 from commbench.models.table import Row, table_of, without_outpaced
+from commbench.reports.model_figures import fit_figure
+from commbench.reports.model_heldout import ranks_figure, sizes_figure
+from commbench.reports.model_maps import curves_figure, map_figure
+from commbench.reports.model_page import model_page, write_model_report
+from commbench.reports.model_reach import reach_figure
+from commbench.reports.model_rivals import BEYOND, MEASURED, UNDECIDED, chosen, crossings, fastest, rivals_of
+from commbench.reports.model_tables import NOT_DETERMINED, curves_table, number, parameters_table, pieces_table
+from commbench.reports.model_unseen import unseen_ranks, unseen_sizes
+from commbench.reports.model_worlds import PANEL_MOST, band_name, in_panels, ramp, worlds_of
 
 SIZES = 2.0 ** np.arange(4, 26, 2)
 PLACES = [(4 * n, n) for n in (2, 4, 8, 16)]

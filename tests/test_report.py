@@ -9,6 +9,9 @@ from html.parser import HTMLParser
 
 import plotly.graph_objects as go
 import pytest
+from plotly.offline import get_plotlyjs
+
+from commbench.ops import OPS
 from commbench.reports.definitions import FACTORS
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
@@ -20,9 +23,6 @@ from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import panels
 from commbench.reports.table import COLUMNS, table
 from commbench.reports.verdict import verdict
-from plotly.offline import get_plotlyjs
-
-from commbench.ops import OPS
 from commbench.results.plan import Plan, Settings
 from commbench.results.records import Point, Sample
 from commbench.results.store import load_run

@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 import plotly.graph_objects as go
-from commbench.reports.clusters import cluster_of, clusters_page, entry_of, over_time
 from measured import write_run
+from runs import commbench
 from test_report_links import cluster, links_samples
 
+from commbench.reports.clusters import cluster_of, clusters_page, entry_of, over_time
 from commbench.results.store import load_run
-from runs import commbench
 
 EVIL = '</script><img src=x onerror="alert(1)">'
 

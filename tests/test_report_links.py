@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from measured import write_run
+
 from commbench.reports.links import links_section, matrix_figure, rails_figures, spans
 from commbench.reports.matrix import matrices, slow_links, slow_ranks
 from commbench.reports.page import page
-from measured import write_run
-
 from commbench.results.records import Sample
 from commbench.results.store import load_run
 from commbench.suite.expand import expand

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from runs import clean_environment
 
 import commbench
-from runs import clean_environment
 
 ROOT = Path(commbench.__file__).parent
 FLOORS = {

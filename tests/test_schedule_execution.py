@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from runs import commbench, points
 
 from commbench.ops.op import Call
 from commbench.schedules.catalogue import SCHEDULES, build
 from commbench.schedules.execute import prepare
 from commbench.schedules.plan import Exchange, plan
-from runs import commbench, points
 
 EXECUTED = [(op, name) for op in SCHEDULES for name in SCHEDULES[op] if name != "nvls"]
 POISON = -999_999

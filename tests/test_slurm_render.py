@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from commbench.errors import UsageError
 from commbench.slurm.collect import runs_below
 from commbench.slurm.queue import meaning, refusal
 from commbench.slurm.render import Wishes, read_script, render, shipped_scripts
 from commbench.slurm.site import Site, check_site, read_site, shipped_sites
 from commbench.slurm.submit import commands
-
-from commbench.errors import UsageError
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = {
