@@ -23,6 +23,8 @@ from commbench.lab.layout import Lab
 from commbench.results.metrics import time_us
 from commbench.results.store import load_run
 
+pytestmark = pytest.mark.full  # labs take seconds to stand and to be measured
+
 RATE = Lab("t-rate", nodes=2, ranks_per_node=2, intra_bit_s=4e8, inter_bit_s=8e7)
 LATENCY = Lab("t-latency", 2, 2, intra_bit_s=4e8, inter_bit_s=8e7, delay_us=10_000.0, intra_delay_us=1_000.0)
 FORMS = [pytest.param(RATE, id="rate"), pytest.param(LATENCY, id="latency")]
@@ -390,7 +392,6 @@ def test_commbench_joins_the_ranks_and_sees_the_nodes(tmp_path):
     assert 0.95 * least_us < time_us(sample) < 2 * least_us
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("backend, launcher", [("gloo", "environment"), ("mpi", "mpirun")])
 def test_commbench_finds_the_ratio_that_was_set(backend, launcher, tmp_path):
     lab, found = replace(RATE, intra_bit_s=4e8, inter_bit_s=1.25e8), {}
@@ -407,7 +408,6 @@ def test_commbench_finds_the_ratio_that_was_set(backend, launcher, tmp_path):
     assert found["0,1"] / found["0,2"] == pytest.approx(3.2, rel=within)
 
 
-@pytest.mark.full
 def test_mpirun_starts_gloo_and_mpi_ranks_on_their_nodes(tmp_path):
     out = tmp_path / "run"
     with standing(LATENCY):
@@ -421,7 +421,6 @@ def test_mpirun_starts_gloo_and_mpi_ranks_on_their_nodes(tmp_path):
     assert all(10_000 < time_us(sample) < 500_000 for sample in run.samples())
 
 
-@pytest.mark.full
 def test_a_cut_in_mid_run_ends_it_and_names_the_node(tmp_path):
     out = tmp_path / "run"
     with standing(RATE):

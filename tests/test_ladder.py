@@ -108,6 +108,7 @@ def test_a_plan_with_stages_is_read_back_as_it_was(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_soak_goes_on_for_its_time(tmp_path):
     tables = {
         "name": "x", "settings": {"target": 0.99, "budget_s": 0.1, "max_samples": 20},
@@ -128,6 +129,7 @@ def test_groups_that_leave_ranks_out_follow_each_other(tmp_path):
     assert len(load_run(tmp_path).samples()) == 3
 
 
+@pytest.mark.full
 def test_stages_are_run_one_after_another(tmp_path):
     suite = tmp_path / "two.toml"
     suite.write_text(
