@@ -1,5 +1,7 @@
 """Exit codes and the two errors a person is meant to read."""
 
+from errno import ENOSPC
+
 PASS = 0
 BELOW = 1
 USAGE = 2
@@ -39,3 +41,10 @@ def worst(codes) -> int:
     """The exit code that stands for all of `codes`; PASS when there are none. Codes not ours are UNMEASURED."""
     codes = {code if code in _PRECEDENCE else UNMEASURED for code in codes}
     return next((code for code in _PRECEDENCE if code in codes), PASS)
+
+
+def disk_sentence(error: OSError) -> str:
+    """What a file system refused, and what to do, in one sentence."""
+    where = error.filename or "the folder of the run"
+    remedy = "; free some space there, then go on with `commbench run --resume`" if error.errno == ENOSPC else ""
+    return f"{error.strerror or error}: {where}{remedy}"

@@ -12,25 +12,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PositiveInt, Tag, model_validator
 
 from commbench.acceptance.metrics import METRICS
-from commbench.errors import UsageError
-from commbench.ops import OPS, algorithms
-from commbench.units import format_size, parse_size
+from commbench.ops import OPS
+from commbench.suite.values import algorithm_value, op_value, size_value
+from commbench.units import format_size
 
 # Keys of a rule that must equal the same field of a point.
 SAME = ("op", "algorithm", "protocol", "scope", "dtype", "redop", "in_place", "timing", "backend")
-
-
-def _size(value) -> int:
-    try:
-        return parse_size(value)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-def _op(value):
-    if not isinstance(value, str) or value not in OPS:
-        raise ValueError(f"there is no operation {value!r}; there are {', '.join(OPS)}")
-    return value
 
 
 def _metric(value):
@@ -39,13 +26,8 @@ def _metric(value):
     return value
 
 
-def _algorithm(value):
-    algorithms.parse(str(value))
-    return value
-
-
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Size = Annotated[int, BeforeValidator(_size)]
+Size = Annotated[int, BeforeValidator(size_value)]
 Share = Annotated[float, Field(gt=0, lt=100)]
 
 
@@ -90,8 +72,8 @@ class Rule(Strict):
     name: Text
     metric: Annotated[str, BeforeValidator(_metric)]
     check: Literal["value", "dip", "spread"] = "value"
-    op: Annotated[str, BeforeValidator(_op)] | None = None
-    algorithm: Annotated[str, BeforeValidator(_algorithm)] = "library"
+    op: Annotated[str, BeforeValidator(op_value)] | None = None
+    algorithm: Annotated[str, BeforeValidator(algorithm_value)] = "library"
     protocol: str | None = None
     scope: Literal["intra", "inter", "mixed"] | None = None
     dtype: str | None = None

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from commbench import __version__
-from commbench.errors import HANG, PASS, UNMEASURED, USAGE, CommbenchError
+from commbench.errors import HANG, PASS, UNMEASURED, USAGE, CommbenchError, disk_sentence
 
 VERBS = {
     "run": "measure a suite, a suite file or one operation",
@@ -84,5 +84,5 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, BrokenPipeError):  # `commbench ... | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(UNMEASURED if chosen in ("run", "perf") else PASS)  # a run that lost its reader has stopped
-        print(f"commbench: {error.strerror or error}: {error.filename or 'the folder of the run'}", file=sys.stderr)
+        print(f"commbench: {disk_sentence(error)}", file=sys.stderr)
         sys.exit(UNMEASURED)

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, replace
 from datetime import timedelta
 
-from commbench.errors import HANG, PASS, CommbenchError, HangError, MeasureError
+from commbench.errors import HANG, PASS, UNMEASURED, CommbenchError, HangError, MeasureError, disk_sentence
 from commbench.launch.forks import Forks
 from commbench.launch.identity import Joined, resolve
 from commbench.launch.spec import LaunchSpec
@@ -69,6 +69,12 @@ def _lead(me: Joined, store, timeout_s: float, lead) -> int:
     except CommbenchError as error:
         code = error.exit_code
         print(f"commbench: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Told before the others are let go: srun ends this task when the first of them has left with a code.
+        code = UNMEASURED
+        print(f"commbench: {disk_sentence(error)}", file=sys.stderr, flush=True)
     finally:
         site.dismiss(code)
     return code

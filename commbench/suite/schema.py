@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from commbench.errors import UsageError
-from commbench.ops import OPS, algorithms
-from commbench.units import parse_size
+from commbench.ops import OPS
+from commbench.suite.values import algorithm_value, op_value, size_value
 from commbench.world.dtypes import ALIASES, DTYPES
 
 SHIPPED = Path(__file__).parent
@@ -24,19 +24,6 @@ def _listed(value):
     return value if isinstance(value, list) else [value]
 
 
-def _size(value) -> int:
-    try:
-        return parse_size(value)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-def _op(value):
-    if not isinstance(value, str) or value not in OPS:
-        raise ValueError(f"there is no operation {value!r}; there are {', '.join(OPS)}")
-    return value
-
-
 def _dtype(value):
     name = ALIASES.get(str(value).lower(), str(value))
     if name not in DTYPES:
@@ -44,12 +31,7 @@ def _dtype(value):
     return name
 
 
-def _algorithm(value):
-    algorithms.parse(str(value))
-    return value
-
-
-Size = Annotated[int, BeforeValidator(_size)]
+Size = Annotated[int, BeforeValidator(size_value)]
 Listed = BeforeValidator(_listed)
 
 
@@ -96,10 +78,10 @@ def _sizes(value):
 class Measure(_Strict):
     """One [[measure]] table. A list sweeps; an axis that an operation does not have does not multiply it."""
 
-    op: Annotated[list[Annotated[str, BeforeValidator(_op)]], Listed] = Field(min_length=1)
+    op: Annotated[list[Annotated[str, BeforeValidator(op_value)]], Listed] = Field(min_length=1)
     backend: Annotated[list[Literal[BACKENDS]], Listed] | None = None
     ranks: PositiveInt | None = None
-    algorithm: Annotated[list[Annotated[str, BeforeValidator(_algorithm)]], Listed] = ["library"]
+    algorithm: Annotated[list[Annotated[str, BeforeValidator(algorithm_value)]], Listed] = ["library"]
     size: Annotated[list[Size], BeforeValidator(_sizes)] = Field(default=[2**20], min_length=1)
     dtype: Annotated[list[Annotated[str, BeforeValidator(_dtype)]], Listed] = ["float32"]
     redop: Annotated[list[Literal["sum", "prod", "min", "max", "avg"]], Listed] = ["sum"]

@@ -373,7 +373,7 @@ def test_a_full_disk_is_told_and_keeps_the_rows(cluster, tmp_path):
     flags = "--size 8..64K --iters 700 --checks 0"
     job = submit(cluster, tmp_path, "sweep", "--suite", "all_reduce", "--flags", flags, out=out)
     assert job.wait() == "FAILED"
-    # Which task srun ends first decides what the job itself can still say; its status knows the disk.
+    assert "No space left on device" in job.output(), job.output()
     told = commbench(cluster, "slurm", "status", out)
     assert told.returncode == 3 and "its disk is full; free some space" in told.stdout, told.stdout
     assert job.has_points()
