@@ -50,3 +50,14 @@ def format_bytes(size_bytes: float) -> str:
         if size_bytes >= unit:
             return f"{size_bytes / unit:.2f} {name}"
     return f"{int(size_bytes)} B"
+
+
+def rank_spans(ranks, joint: str = " ") -> str:
+    """Rising ranks as "0..7 16", so that thousands of them fit into a cell."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return joint.join(str(low) if low == high else f"{low}..{high}" for low, high in spans)

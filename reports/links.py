@@ -10,6 +10,7 @@ from commbench.reports.rows import figure
 from commbench.results.metrics import busbw_GBps
 from commbench.results.records import Sample
 from commbench.results.store import Run
+from commbench.units import rank_spans
 
 _NAMED = 8
 _SCALE = [[0, "#b42318"], [0.35, "#e08a1e"], [0.7, "#f5e9c8"], [0.8333, "#dbe9f6"], [1, "#1d4e89"]]
@@ -35,7 +36,7 @@ def _caption(matrix: Matrix) -> str:
     for name in CLASSES:
         named = [rank for rank, of in ranks if of == name]
         if named:
-            told.append(f"nearly all links {CLASSES[name]} of ranks {spans(named)} are slow")
+            told.append(f"nearly all links {CLASSES[name]} of ranks {rank_spans(named, ', ')} are slow")
     left = [link for link in slow_links(matrix) if not {(link[0], link[4]), (link[1], link[4])} & set(ranks)]
     for a, b, rate, share, scope in left[:_NAMED]:
         told.append(f"slow: {a} to {b} with {figure(rate)} GB/s, {share:.0%} of the best {CLASSES[scope]}")
@@ -45,17 +46,6 @@ def _caption(matrix: Matrix) -> str:
         told.append(f"no link is below {SLOW:.0%} of the best of its class")
     text = "; ".join(told)
     return f"{text[0].upper()}{text[1:]}."
-
-
-def spans(ranks: list[int]) -> str:
-    """Ranks in order as "0..7, 16"."""
-    found = []
-    for rank in sorted(ranks):
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
-    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in found)
 
 
 def matrix_figure(matrix: Matrix) -> dict:

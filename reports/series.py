@@ -115,18 +115,23 @@ def panels(rows: list[Row]) -> list[Panel]:
 
     Where algorithms are compared, also per backend. Operations stand in the order in which they first come.
     """
-    algorithms = defaultdict(set)
-    for row in rows:
-        algorithms[row.point.op].add((row.point.algorithm, row.point.protocol))
     found = defaultdict(list)
     for row in rows:
         point = row.point
         split = point.group.rpartition(" #")[0]  # "DIV 8 #3" is one of the groups of the split "DIV 8"
-        backend = point.backend if len(algorithms[point.op]) > 1 else ""
-        found[point.op, point.world_size, point.ranks, point.scope, split, backend].append(row)
+        found[point.op, point.world_size, point.ranks, point.scope, split].append(row)
+    found = {key: part for whole, of_key in found.items() for key, part in _by_backend(whole, of_key).items()}
     ops = list(dict.fromkeys(row.point.op for row in rows))
     made = [_panel(found[key]) for key in sorted(found, key=lambda key: ops.index(key[0]))]
     return [panel for panel in made if panel.lines or panel.variants]
+
+
+def _by_backend(key: tuple, rows: list[Row]) -> dict[tuple, list[Row]]:
+    """The rows of a panel, apart by backend where they compare algorithms."""
+    if len({row.point.choice for row in rows}) == 1:
+        return {key: rows}
+    backends = dict.fromkeys(row.point.backend for row in rows)
+    return {(*key, backend): [row for row in rows if row.point.backend == backend] for backend in backends}
 
 
 def same(series: Sequence[Series]) -> list[str]:

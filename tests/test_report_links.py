@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import pytest
 from measured import write_run
 
-from commbench.reports.links import links_section, matrix_figure, rails_figures, spans
+from commbench.reports.links import links_section, matrix_figure, rails_figures
 from commbench.reports.matrix import matrices, slow_links, slow_ranks
 from commbench.reports.page import page
 from commbench.results.records import Sample
@@ -105,7 +105,3 @@ def test_the_page_shows_ratios_and_names_what_is_slow(tmp_path):
 def test_a_run_without_links_has_no_such_section(tmp_path):
     samples = [s for s in links_samples(2, 2, cluster()) if s.point.op == "p2p_latency"]
     assert links_section(load_run(write_run(tmp_path / "run", samples))) is None
-
-
-def test_spans_of_ranks():
-    assert spans([3, 1, 2, 9]) == "1..3, 9" and spans([]) == ""

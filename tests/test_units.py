@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commbench.errors import UsageError
-from commbench.units import format_bytes, format_size, parse_size
+from commbench.units import format_bytes, format_size, parse_size, rank_spans
 
 fixed = settings(derandomize=True, database=None, deadline=None, max_examples=300)
 
@@ -92,3 +92,7 @@ def test_a_rounded_size_is_close_and_marked_as_rounded(size_bytes):
 def test_memory_in_sentences():
     told = [format_bytes(n) for n in (0, 512, 1536, 12 * 2**20, 3 * 2**29, 2**40)]
     assert told == ["0 B", "512 B", "1.50 KiB", "12.00 MiB", "1.50 GiB", "1.00 TiB"]
+
+
+def test_ranks_in_spans():
+    assert rank_spans([1, 2, 3, 9]) == "1..3 9" and rank_spans([]) == "" and rank_spans((0, 2), ", ") == "0, 2"

@@ -22,6 +22,7 @@ from commbench.results.nccl_tests import (
 from commbench.results.records import SCHEMA, Point, Sample
 from commbench.results.store import Launch, Run
 from commbench.timing.statistics import percentile
+from commbench.units import rank_spans
 
 _IDENTITY = [f.name for f in fields(Point) if f.name not in ("status", "reason")]
 _RAW = ("samples_us", "parts_us", "rank_median_us", "slowest_count")  # lists; they stand in the JSON only
@@ -71,20 +72,9 @@ def _cell(value):
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, tuple):
-        return _ranges(value)
+        return rank_spans(value)
     text = one_line(json.dumps(value) if isinstance(value, dict) else value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def _ranges(ranks: tuple[int, ...]) -> str:
-    """Ranks in order as "0..7 16..23": thousands of them must fit into a cell."""
-    spans = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return " ".join(str(low) if low == high else f"{low}..{high}" for low, high in spans)
 
 
 def to_json(run: Run, file, ratios: list[dict] = ()) -> None:
