@@ -102,7 +102,7 @@ def test_a_run_measures_the_sizes_around_its_break(tmp_path, monkeypatch, capsys
 
     def prepare(group, call, send, recv):
         run = op.prepare(group, call, send, recv)
-        pause_s = 0.2 if call.count * 4 > 64 * KIB else 0.01  # far above what a busy machine adds
+        pause_s = 0.1 if call.count * 4 > 64 * KIB else 0.01  # far above what a busy machine adds
         return lambda: (run(), time.sleep(pause_s))
 
     monkeypatch.setitem(OPS, "all_reduce", replace(op, prepare=prepare))

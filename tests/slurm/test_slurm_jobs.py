@@ -297,8 +297,9 @@ def test_the_time_limit_ends_a_run_cleanly(cluster, tmp_path):
 def test_a_warning_of_the_time_limit_reaches_ranks_under_mpirun(cluster, tmp_path):
     """mpirun runs in the batch shell, so that is where its script lets Slurm send the signal."""
     job = submit(
-        cluster, tmp_path, "sweep", "--launcher", "mpirun", "--suite", "all_reduce", "--backend", "mpi", "--flags", LONG
-    )
+        cluster, tmp_path, "sweep", "--launcher", "mpirun", "--suite", "all_reduce", "--backend", "mpi",
+        "--flags", "--size 8..64M --iters 100000",
+    )  # fmt: skip
     wait_for(job.has_points, 60, job.output)
     cluster.call("scancel", "--batch", "--signal=TERM", job.id)
     assert job.wait() == "FAILED", job.output()
