@@ -1,8 +1,13 @@
-"""commbench simulate OP: how long commbench's own schedules take on a modelled fabric, which need not be here."""
+"""commbench simulate OP: how long commbench's own schedules take on a modelled fabric, which need not be here.
+
+With --pipeline in place of OP: schedules of pipeline parallelism (cli/simulate_pipeline.py).
+"""
 
 import argparse
 import json
 import sys
+
+from commbench.cli import simulate_pipeline
 
 MOST_RANKS = 131_072
 _FABRIC = "h100-8x400g"
@@ -17,7 +22,7 @@ _OWN_NIC = "links as fitted to pairs that had them alone: each rank is given a N
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("op", help="all_reduce, all_gather, reduce_scatter, all_to_all or broadcast")
+    parser.add_argument("op", nargs="?", help="all_reduce, all_gather, reduce_scatter, all_to_all or broadcast")
     parser.add_argument("--algorithm", help="schedules, comma-separated, such as ring,tree (default: all of OP)")
     parser.add_argument("--ranks", default="8..1024", help="8,64 or 8..16384, which doubles (default: %(default)s)")
     parser.add_argument("--fabric", help=f"name or TOML file (default: {_FABRIC})")
@@ -25,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-node", type=int, help="with --model: ranks on a node")
     parser.add_argument("--size", default="1M", help="1M, 8,64K or 8..64M*4, nccl-tests' sizes (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write all figures, and the fabric with its sources, there")
+    simulate_pipeline.add_arguments(parser)
 
 
 def main(args) -> int:
@@ -36,6 +42,10 @@ def main(args) -> int:
     from commbench.errors import UsageError
     from commbench.fabrics import load_fabric
 
+    if (args.op is None) == (args.pipeline is None):
+        raise UsageError("say what to simulate: an operation such as all_reduce, or --pipeline 1f1b")
+    if args.pipeline is not None:
+        return simulate_pipeline.main(args)
     if args.model and args.fabric:
         raise UsageError("give either --fabric or --model, not both")
     if args.per_node is not None and (args.per_node < 1 or not args.model):
