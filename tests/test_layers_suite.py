@@ -1,0 +1,18 @@
+"""The shipped suite of layers: every layer is in it, and every point of it can be measured on four local ranks."""
+
+from commbench.layers import NAMES
+from commbench.suite.expand import expand
+from commbench.suite.schema import check_suite, read_suite
+
+
+def test_every_layer_is_measured_on_four_ranks():
+    suite = check_suite(read_suite("layers"), "layers")
+    assert (suite.ranks, suite.backend) == (4, ["gloo"])
+    points = [point for step in expand(suite, 4, ["gloo"], [0] * 4) for point in step]
+    assert {point.reason for point in points} == {""}
+    assert {point.op for point in points} == set(NAMES) | {"all_gather"}
+    models = {point.params.get("model") for point in points if point.kind == "layer"}
+    assert {"llama3-405b", "deepseek-v3", "gpt3-175b"} <= models
+    zero = {point.params["zero"] for point in points if point.op == "data_parallel"}
+    recompute = {point.params["recompute"] for point in points if point.op == "tensor_parallel"}
+    assert zero == {0, 1, 2, 3} and recompute == {"none", "selective", "full", "full_early_stop"}
