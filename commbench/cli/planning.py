@@ -9,6 +9,7 @@ from pathlib import Path
 
 from commbench.cli.op_names import OP_NAMES
 from commbench.errors import UsageError
+from commbench.layers import NAMES as LAYER_NAMES
 from commbench.results.plan import Plan, Settings
 from commbench.suite.expand import expand
 from commbench.suite.memory import available_bytes, check_memory, gpu_available_bytes
@@ -51,7 +52,9 @@ def suite_tables(args) -> dict:
     """The tables of the suite that the command line names, with its flags laid over them."""
     if args.suite is None:
         raise UsageError("name a suite, a suite file or an operation, such as `commbench run quick`")
-    if args.suite in OP_NAMES:
+    if args.suite in LAYER_NAMES:
+        tables = {"name": args.suite, "measure": [{"layer": args.suite}]}
+    elif args.suite in OP_NAMES:
         tables = {"name": args.suite, "measure": [{"op": args.suite, "size": {"from": "8", "to": "64M", "factor": 4}}]}
     else:
         tables = read_suite(args.suite)
@@ -84,19 +87,70 @@ def suite_tables(args) -> dict:
         axes["split"] = args.split
     if args.matrix:
         axes["matrix"] = args.matrix
+    axes |= _flow(args)
+    if args.degree:
+        axes["degree"] = [_number("degree", word) for word in _words(args.degree)]
     measures = tables.get("measure")
     if axes and isinstance(measures, list):
         tables["measure"] = measures = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
+    if args.set and isinstance(measures, list):
+        options = dict(_option(text) for text in args.set)
+        measures = [{**m, "set": {**m.get("set", {}), **options}} if isinstance(m, dict) else m for m in measures]
+        tables["measure"] = measures
     if args.profile and isinstance(measures, list):
         from commbench.acceptance.profile import load_profile
         from commbench.acceptance.wanted import measures_of
 
-        tables["measure"] = measures + measures_of(load_profile(args.profile))
+        own = check_suite(tables, f"suite {args.suite}").measure
+        tables["measure"] = measures + measures_of(load_profile(args.profile), own)
     return tables
 
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _flow(args) -> dict:
+    """The keys of a suite for generated traffic that the flags give."""
+    given = {}
+    if args.skew:
+        given["skew"] = [_real("skew", word) for word in _words(args.skew)]
+    for key in ("routing", "placement", "copies"):
+        if value := getattr(args, key):
+            given[key] = _words(value)
+    for key in ("experts", "top_k"):
+        if value := getattr(args, key):
+            given[key] = _number(key.replace("_", "-"), value)
+    if args.tokens:
+        tokens = [_number("tokens", word) for word in _words(args.tokens)]
+        given["tokens"] = tokens[0] if len(tokens) == 1 else tokens
+    return given
+
+
+def _real(name: str, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise UsageError(f"--{name} {word!r} is no number") from None
+
+
+def _option(text: str) -> tuple[str, list]:
+    """NAME=VALUE[,VALUE] of --set: true and false, whole numbers, other numbers, else words."""
+    name, equals, values = text.partition("=")
+    if not equals or not _words(values):
+        raise UsageError(f"--set {text!r} is not understood; write --set tokens=512 or --set tokens=512,1024")
+    return name.strip(), [_value(word) for word in _words(values)]
+
+
+def _value(word: str):
+    if word in ("true", "false"):
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
 
 
 def _number(name: str, word: str) -> int:

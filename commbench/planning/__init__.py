@@ -1,0 +1,1 @@
+"""From measured links to a layout: memory ledger, step time, search, goodput. Pure functions."""

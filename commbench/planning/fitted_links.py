@@ -1,0 +1,66 @@
+"""What a communication costs on the machine that was measured: times and intervals from a run's fitted models."""
+
+from collections.abc import Callable
+from functools import cache
+
+from commbench.errors import UsageError
+from commbench.models.answer import answer
+from commbench.models.model_file import ModelFile, SeriesModel
+from commbench.planning.links import Group, Links, Told
+
+_OPS = {"send": "p2p_latency"}  # half of a ping-pong is what one message takes
+_TIMED = ("pieces", "family")
+
+
+def fitted_links(models: ModelFile, name: str, containing: str = "", per_node: int | None = None) -> Links:
+    """The links as `models` have them. containing: only series whose name holds this text. per_node: ranks of a node,
+    the most that were measured on one where it is not given.
+
+    Each time is asked of the series of its operation, for the group's own ranks and nodes. Raises UsageError where an
+    operation has no series or several; its time() raises MeasureError for a group that nothing says anything about.
+    """
+    fitted = [s for s in models.series if s.kind in _TIMED and s.label.get("algorithm", "library") == "library"]
+    fitted = [s for s in fitted if containing in s.name]
+    if not fitted:
+        raise UsageError(
+            f"{name} holds no fitted series{f' with {containing!r}' if containing else ''}; measure and fit"
+        )
+    domain = per_node or max(curve.ranks // curve.nodes for series in fitted for curve in series.curves)
+
+    @cache
+    def time(op: str, group: Group, size_bytes: float) -> Told:
+        if group.ranks == 1 or size_bytes <= 0:
+            return Told(0.0, 0.0, 0.0)
+        series = _only(fitted, _OPS.get(op, op), name)
+        told = answer(series, group.ranks, group.domains, max(1, round(size_bytes)))
+        note = "" if told.label == "interpolation" else f"{op} on {group.ranks} ranks: {told.label}"
+        return Told(told.time_us, told.low_us, told.high_us, note)
+
+    return Links(name, domain, time, None, f"models of {', '.join(models.sources) or name}")
+
+
+def _only(fitted: list[SeriesModel], op: str, name: str) -> SeriesModel:
+    """The series of an operation."""
+    found = [series for series in fitted if series.label["op"] == op]
+    if not found:
+        there = ", ".join(sorted({series.label["op"] for series in fitted}))
+        raise UsageError(
+            f"{name} holds nothing of {op}, which this layout calls (it has {there}); `commbench run {op}` measures it"
+        )
+    if len(found) > 1:
+        names = "; ".join(series.name for series in found)
+        raise UsageError(f"{name} holds {len(found)} series of {op}; choose one by --series TEXT out of {names}")
+    return found[0]
+
+
+def noted(links: Links) -> tuple[Links, Callable[[], list[str]]]:
+    """The links, and what to call for the notes of all times they told since (extrapolations), each once."""
+    notes: dict[str, None] = {}
+
+    def time(op: str, group: Group, size_bytes: float) -> Told:
+        told = links.time(op, group, size_bytes)
+        if told.note:
+            notes[told.note] = None
+        return told
+
+    return Links(links.name, links.domain_ranks, time, links.ratio, links.source), lambda: list(notes)
