@@ -18,6 +18,7 @@ from commbench.results.plan import Settings
 from commbench.results.records import Point, Sample
 from commbench.timing import cores, stopwatch
 from commbench.timing.stop_rule import StopRule
+from commbench.world import splits
 from commbench.world.progress import CHECK, EXCHANGE, FILL, TIMED, WARMUP
 
 _MOST_OF_A_SOAK = 1_000_000  # samples: 10 MB of its line in the journal
@@ -51,8 +52,7 @@ def measure(world, steps: Iterable, journal, settings: Settings, facts: Facts, m
         mark.phase(FILL, step=message["number"], allowance_s=_pass_s(points))
         samples = _run_step(world, points, buffers, settings, facts, mark)
         if world.rank == 0:
-            for sample in samples:
-                journal.write(sample.to_json())
+            journal.write(*(sample.to_json() for sample in samples))
 
 
 def _next_message(drawn, journal, facts: Facts) -> dict | None:
@@ -68,6 +68,13 @@ def _next_message(drawn, journal, facts: Facts) -> dict | None:
 
 def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) -> list[Sample]:
     started_at = now()
+    if points[0].kind == "layer":
+        from commbench.measure_layer import run_layer_step  # loads torch, which a rank under MPI may do without
+
+        def stopwatch_of(run):
+            return _stopwatch(world, run, "isolated", 1, settings, mark)
+
+        return run_layer_step(world, points, settings, facts, mark, started_at, stopwatch_of)
     op = OPS[points[0].op]
     groups = [list(point.members) for point in points]
     mine = next((i for i, members in enumerate(groups) if world.rank in members), None)
@@ -77,6 +84,8 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
         prepared.refill()
     run = prepared.run if prepared else _nothing
     counts = mine is not None and (op.clock_ranks is None or prepared.rank in op.clock_ranks(prepared.call))
+    if op.by_matrix and (refusal := _disagreement(world, group, prepared)):
+        return [Sample(point, facts.launch, started_at, status="error", reason=refusal) for point in points]
 
     mark.phase(WARMUP)
     warmup, call_s = _warm_up(world, run, settings, mark)
@@ -106,6 +115,15 @@ def _run_step(world, points, buffers, settings: Settings, facts: Facts, mark) ->
         _sample(op, point, [rows[m] for m in point.members], timed, i, warmup, started_at, world.clock, facts)
         for i, point in enumerate(points)
     ]
+
+
+def _disagreement(world, group, prepared: Prepared | None) -> str | None:
+    """Why an exchange by matrix would hang: two ranks whose tables differ. The same on every rank."""
+    if prepared is None:
+        return splits.disagreement(world, None, (), (), ())
+    matrix, rank = prepared.call.matrix, prepared.rank
+    receives = [row[rank] for row in matrix]
+    return splits.disagreement(world, group, prepared.point.members, matrix[rank], receives)
 
 
 def _pass_s(points) -> float:

@@ -5,6 +5,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from commbench.lab.told import lab_of, set_ratio, short
 from commbench.models.ratio import Ratio, datasheet, gpus_of, ratios
 from commbench.reports.document import render, save
 from commbench.reports.looks import text
@@ -44,7 +45,9 @@ def entry_of(run: Run) -> Entry:
 
 def cluster_of(run: Run) -> str:
     """SLURM_CLUSTER_NAME where the run was started by Slurm, else the first host's name without its number; with the
-    GPUs where there are any."""
+    GPUs where there are any. A lab is called an emulated one."""
+    if lab := lab_of(run):
+        return f"emulated: {short(lab)}"
     nodes = [node for launch in run.launches for node in launch.header.get("nodes", [])]
     named = [(node.get("environment") or {}).get("SLURM_CLUSTER_NAME") for node in nodes]
     hosts = [str(node.get("host", "")) for node in nodes]
@@ -70,7 +73,8 @@ def clusters_page(runs: list[Run]) -> str:
         newest = (told or own)[-1]
         cards.append({
             "name": name, "colour": colour[name], "newest": newest, "runs": len(own),
-            "sheet": datasheet(gpus_of(newest.run)), "change": _change(told),
+            "sheet": datasheet(gpus_of(newest.run)), "of_lab": set_ratio(lab_of(newest.run)),
+            "change": _change(told),
         })  # fmt: skip
     return render("clusters.html", cards=cards, entries=entries[::-1], figure_over_time=over_time(entries, colour))
 

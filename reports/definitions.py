@@ -23,6 +23,12 @@ FACTORS = {
         "(n-1)/n",
         "as all_to_all, so that equal splits give equal figures",
     ),
+    "all_to_all_padded": (
+        "the most that one rank sends or receives before padding",
+        "(n-1)/n",
+        "as all_to_all_v: the padding is no data",
+    ),
+    "count_exchange": ("none", "none", "8 bytes for each rank are read on the host: it has a time and no bandwidth"),
     "sendrecv": ("what a rank sends to the next one", "1", "one direction is counted"),
     "p2p_latency": ("one message", "1", "the time is half of a round trip"),
     "p2p_bw": ("one message of the window", "1", "one direction; the window is timed until it is acknowledged"),

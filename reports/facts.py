@@ -6,6 +6,7 @@ A header may be cut, old or made by hand, so every key may be missing, and what 
 import shlex
 from collections import Counter
 
+from commbench.lab.told import lab_of, short
 from commbench.results.store import Launch, Run
 from commbench.units import format_bytes
 
@@ -21,6 +22,7 @@ def facts(run: Run) -> dict:
     machines = _machines(launches)
     worlds = [head.get("world_size") for head in heads] or [point.world_size for point in run.plan.points()]
     return {
+        "lab": short(lab) if (lab := lab_of(run)) else "",
         "command": shlex.join(map(str, run.plan.command)),
         "started": min((str(head["started_at"]) for head in heads if head.get("started_at")), default=""),
         "finished": max((str(x.end["finished_at"]) for x in launches if x.end.get("finished_at")), default=""),

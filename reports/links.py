@@ -4,6 +4,7 @@ import statistics
 
 import numpy as np
 
+from commbench.lab.told import lab_of, set_ratio
 from commbench.models.ratio import datasheet, gpus_of, ratios
 from commbench.reports.matrix import CLASSES, SLOW, Matrix, matrices, slow_links, slow_ranks
 from commbench.reports.rows import figure
@@ -18,13 +19,21 @@ _TOP = 1.2  # end of the colour scale: 1, the best tenth, is at 0.8333 of it
 
 
 def links_section(run: Run) -> dict | None:
-    """What the page shows of links: `cards`, `matrices`, `rails`; None where the run measured none of it."""
-    samples = run.samples()
-    sheet = datasheet(gpus_of(run))
-    cards = [{"ratio": ratio, "sheet": sheet} for ratio in ratios(samples)]
+    """What the page shows of links: `cards`, `classes`, `matrices`, `rails`; None where the run measured none of it."""
+    samples, headers = run.samples(), [launch.header for launch in run.launches]
+    sheet, of_lab = datasheet(gpus_of(run)), set_ratio(lab_of(run))
+    cards = [{"ratio": ratio, "sheet": sheet, "of_lab": of_lab} for ratio in ratios(samples)]
     drawn = [{"matrix": m, "figure": matrix_figure(m), "caption": _caption(m)} for m in matrices(samples)]
     rails = rails_figures(samples)
-    return {"cards": cards, "matrices": drawn, "rails": rails} if cards or drawn or rails else None
+    classes = _classes(headers)
+    return {"cards": cards, "classes": classes, "matrices": drawn, "rails": rails} if cards or drawn or rails else None
+
+
+def _classes(headers: list[dict]) -> list[str]:
+    """What the links of a GPU run are made of, as its headers tell: "within a node: NVLink 4 x 18"."""
+    told = [header.get("link_classes") for header in headers]
+    known = [(name, of[name]) for of in told if isinstance(of, dict) for name in CLASSES if of.get(name)]
+    return list(dict.fromkeys(f"{CLASSES[name]}: {text}" for name, text in known))
 
 
 def _caption(matrix: Matrix) -> str:

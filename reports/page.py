@@ -8,8 +8,11 @@ from commbench.reports.document import render, save
 from commbench.reports.dots import overview_figure, variants_figure
 from commbench.reports.facts import facts
 from commbench.reports.figures import line_figure
+from commbench.reports.kernels import kernels_section
+from commbench.reports.layers import layer_sections
 from commbench.reports.links import links_section
 from commbench.reports.looks import colours, names, painter
+from commbench.reports.moe import moe_section
 from commbench.reports.rows import Row, rows_of
 from commbench.reports.schedules import schedule_sections
 from commbench.reports.series import Panel, panels, same
@@ -26,7 +29,7 @@ def write_report(run: Run, path: Path) -> Path:
 def page(run: Run) -> str:
     """The page of `run` as HTML."""
     rows = rows_of(run.samples())
-    drawn = panels(rows)
+    drawn = panels([row for row in rows if row.point.kind not in ("layer", "kernel")])
     backends = list(dict.fromkeys([*(p.backend for p in run.plan.points()), *(row.point.backend for row in rows)]))
     colour = colours(backends)
     return render(
@@ -36,6 +39,9 @@ def page(run: Run) -> str:
         facts=facts(run),
         backends=[(backend, colour[backend]) for backend in backends],
         links=links_section(run),
+        moe=moe_section(run),
+        layers=layer_sections(run),
+        kernels=kernels_section(run),
         overview=overview_figure(drawn, colour),
         sections=_sections(drawn, colour),
         schedules=schedule_sections([row.point for row in rows if row.ok]),
@@ -87,4 +93,5 @@ def _lagging(panel: Panel) -> list[dict]:
 
 def _undrawn(rows: list[Row], drawn: list[Panel]) -> list[str]:
     """Operations that stand in the table only, since nothing of them could be drawn."""
-    return sorted({row.point.op for row in rows} - {panel.op for panel in drawn})
+    wanted = {row.point.op for row in rows if row.point.kind not in ("layer", "kernel")}
+    return sorted(wanted - {panel.op for panel in drawn})

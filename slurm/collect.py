@@ -38,12 +38,10 @@ def _found(run: Run) -> Found:
     variables = [node.get("environment", {}) for launch in run.launches for node in launch.header.get("nodes", ())]
     restarts = [count for told in variables if (count := told.get("SLURM_RESTART_COUNT", "")).isdigit()]
     jobs = dict.fromkeys(told["SLURM_JOB_ID"] for told in variables if "SLURM_JOB_ID" in told)
-    wanted = {point.id for point in run.plan.points()}
-    left = sum(len(wanted - run.finished(n)) for n in range(1, run.plan.launches + 1))
     code, reason = exit_code(run)
     if code == HANG and run.launches and not run.launches[-1].end and shutil.disk_usage(run.path).free == 0:
         code, reason = UNMEASURED, "its disk is full; free some space, then submit the job's folder again"
-    return Found(run, left, code, reason, max(map(int, restarts), default=0), tuple(jobs))
+    return Found(run, run.left(), code, reason, max(map(int, restarts), default=0), tuple(jobs))
 
 
 def _natural(name: str):

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from commbench.acceptance.ladder import next_stage
+from commbench.acceptance.wanted import measures_of
+from commbench.ops import OPS
 from commbench.results.journal import Journal
 from commbench.results.plan import Plan, Settings
 from commbench.results.records import Point, Sample
@@ -13,9 +15,12 @@ from commbench.suite.schema import check_suite, read_suite
 WHEN = "2026-01-01T00:00:00Z"
 
 
-def planned(nodes: int, per_node: int, backend="nccl") -> Plan:
-    """The plan of the shipped ladder for a cluster."""
-    suite = check_suite(read_suite("ladder"), "ladder")
+def planned(nodes: int, per_node: int, backend="nccl", profile=None) -> Plan:
+    """The plan of the shipped ladder for a cluster; with what `profile` judges besides."""
+    tables = read_suite("ladder")
+    if profile:
+        tables["measure"] += measures_of(profile, check_suite(tables, "ladder").measure)
+    suite = check_suite(tables, "ladder")
     node_of = [rank // per_node for rank in range(nodes * per_node)]
     stages = []
     for name in dict.fromkeys(measure.stage for measure in suite.measure):
@@ -31,13 +36,25 @@ def header(nodes: int, per_node: int, **of_node) -> dict:
     return {"record": "header", "schema": 1, "nodes": inventories, "ranks": ranks}
 
 
+def cluster(per_node=2, slow=None, intra=400.0, inter=48.0):
+    """Rates of a cluster; `slow`: {(node, "out" or "in" or "inside"): factor}."""
+
+    def rate(a, b):
+        here, there = a // per_node, b // per_node
+        if here == there:
+            return intra * (slow or {}).get((here, "inside"), 1)
+        return inter * min((slow or {}).get((here, "out"), 1), (slow or {}).get((there, "in"), 1))
+
+    return rate
+
+
 def time_us(point: Point, rate) -> float:
-    """At the slowest rate(from, to) GB/s that the point's ranks have with each other."""
-    pairs = [(a, b) for a in point.members for b in point.members if a != b]
-    if point.op == "p2p_bw":
-        pairs = [point.members if point.root == 0 else point.members[::-1]]
-    factor = (point.ranks - 1) / point.ranks * (2 if point.op == "all_reduce" else 1) if point.op != "p2p_bw" else 1
-    return factor * point.size_bytes / min(rate(*pair) for pair in pairs) / 1e3
+    """At the slowest rate(from, to) GB/s on the ring of the point's ranks."""
+    ring = zip(point.members, point.members[1:] + point.members[:1])
+    if point.kind == "p2p":
+        ring = [point.members if point.root == 0 else point.members[::-1]]
+    factor = OPS[point.op].bus_factor(point.ranks)
+    return factor * point.size_bytes / min(rate(*pair) for pair in ring) / 1e3
 
 
 def measure(folder: Path, head: dict, rate) -> None:
@@ -56,10 +73,10 @@ def measure(folder: Path, head: dict, rate) -> None:
     journal.close()
 
 
-def climb(folder: Path, nodes: int, per_node: int, rate, head=None) -> list[str]:
+def climb(folder: Path, nodes: int, per_node: int, rate, head=None, profile=None, backend="nccl") -> list[str]:
     """The whole ladder, measured in `folder`; what was told between its stages."""
     folder.mkdir(parents=True, exist_ok=True)
-    planned(nodes, per_node).save(folder / "plan.json")
+    planned(nodes, per_node, backend, profile).save(folder / "plan.json")
     head, told = head or header(nodes, per_node), []
     measure(folder, head, rate)
     while load_run(folder).plan.later:

@@ -62,7 +62,8 @@ def test_open_mpis_names_and_numbers_are_those_of_the_installed_one(op):
 
 
 def test_every_operation_of_mpi_and_nccl_is_known():
-    assert set(algorithms_open_mpi.TUNED) | {"sendrecv", "p2p_latency", "p2p_bw", "p2p_bibw"} == set(OPS)
+    without = {"sendrecv", "p2p_latency", "p2p_bw", "p2p_bibw", "all_to_all_padded", "count_exchange"}
+    assert set(algorithms_open_mpi.TUNED) | without == set(OPS)
     assert set(algorithms_nccl.FUNCTIONS) < set(OPS)
 
 

@@ -128,13 +128,13 @@ def test_used_sizes_are_at_most_the_requested_ones_and_agree_with_the_buffers(na
         for point in points(ranks, op=name, dtype=dtype, size=[0, 1, 1000, 4096, 1_000_003]):
             if point.status != "ok":
                 continue
-            op, call, width = OPS[name], call_of(point), DTYPES[dtype].itemsize
+            op, call, width = OPS[name], call_of(point), DTYPES[point.dtype].itemsize
             assert point.size_bytes == op.size(call) * width
             assert point.send_bytes == max(op.send(call, r) for r in range(ranks)) * width
             assert point.recv_bytes == max(op.recv(call, r) for r in range(ranks)) * width
             if op.sized:
                 requested = point.params["requested_bytes"]
-                loss = ranks * ranks if name == "all_to_all_v" else ranks  # each block is rounded down
+                loss = ranks * ranks if op.by_matrix else ranks  # each block is rounded down
                 assert requested - loss * width < point.size_bytes <= requested or point.size_bytes == requested == 0
 
 

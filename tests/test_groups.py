@@ -110,7 +110,7 @@ def test_any_text_is_a_split_or_a_usage_error(text, ranks):
         ("Rail", [0, 0, 1, 1], [[("rail #0", (0, 2)), ("rail #1", (1, 3))]]),
         ("rail", [0, 1, 0, 1], [[("rail #0", (0, 1)), ("rail #1", (2, 3))]]),  # ranks dealt out to nodes in turn
         ("rail", [0, 0, 0, 1], [[("rail #0", (0, 3))]]),
-        ("rail 0", [0, 0, 1, 1], [[("rail #0", (0, 2))]]),
+        ("rail 0", [0, 0, 1, 1], [[("rail 0", (0, 2))]]),
         ("pair intra", [0, 1, 1], [[("pair 1,2", (1, 2))]]),
         ("pair  inter", [1, 1, 0], [[("pair 0,2", (0, 2))]]),
         ("pairs", [0, 0, 0], [[("round 1: 1,2", (1, 2))], [("round 2: 0,2", (0, 2))], [("round 3: 0,1", (0, 1))]]),

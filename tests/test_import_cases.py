@@ -201,6 +201,7 @@ def test_reduce_with_a_slow_first_call():
     test = one("92")
     assert test.rows == 9 and [s.samples_us[0] for s in placed(test)][:2] == [33.99, 10.28]
     assert {(s.point.op, s.point.root, s.point.ranks) for s in test.samples} == {("reduce", 0, 0)}
+    assert test.tool == "rccl-tests"  # by its file's name, for its text does not tell
     assert {s.point.ranks for s in one("92", ranks=2).samples} == {2}  # the factor of reduce does not tell it
 
 
@@ -221,9 +222,9 @@ def test_a_file_without_a_result_names_its_first_odd_line(number, line, words):
 
 # number: (operation, rows, ranks, a size, its time)
 OSU = {
-    "51": [("reduce", 11, 0, 1024, 55.48)],
+    "51": [("reduce", 11, 192, 1024, 55.48)],
     "60": [("p2p_bw", 1, 2, 268435456, None), ("all_reduce", 27, 144, 268435456, 496306.98)],
-    "65": [("all_reduce", 12, 0, 256, 6846.33)],
+    "65": [("all_reduce", 12, 96, 256, 6846.33)],
     "53": [("p2p_latency", 23, 2, 4194304, 8.94), ("all_to_all", 21, 0, 0, None)],
     "58": [("p2p_bw", 11, 2, 1024, None)],
     "62": [("all_gather", 14, 64, 64 * 8192, 434.72)],
@@ -443,6 +444,75 @@ def test_attention_kernels_that_did_not_run_are_no_zeros():
     assert (test.rows, len(test.samples)) == (3, 15)
     fav3 = [s for s in test.samples if s.point.params["method"] == "Fav3"]
     assert (fav3[0].reported["TFLOPS"], fav3[0].samples_us) == (120.1, (572.0,))
+
+
+# number: for each test (operation or the first of them, ranks, nodes), 0 where neither the file nor its name tells.
+WHERE = {
+    "01": [("all_reduce", 8, 1)], "02": [("all_gather", 8, 1)], "03": [("all_to_all", 8, 1)],
+    "06": [("reduce_scatter", 8, 1)], "07": [("rdma_write_bw", 2, 0)], "09": [("all_to_host_bidirectional_memcpy_ce", 2, 1)],
+    "10": [("all_reduce", 16, 2)], "12": [("all_reduce", 8, 1)], "14": [("all_reduce", 0, 0)],
+    "16": [("all_gather", 16, 2)], "19": [("all_reduce", 16, 2)], "21": [("all_reduce", 0, 2)],
+    "23": [("all_reduce", 32, 4)], "25": [("device_to_host_bidirectional_memcpy_ce", 2, 1)], "26": [("topology", 2, 1)],
+    "28": [("topology", 2, 1)] * 2, "29": [("topology", 1, 1)], "31": [("device_to_device_memcpy_write_ce", 2, 1)],
+    "32": [("moe_combine", 64, 8), ("moe_combine", 256, 32)], "33": [("all_reduce", 24, 3)], "35": [("all_gather", 8, 1)],
+    "36": [("topology", 2, 1)], "37": [("all_to_all", 1, 1)], "39": [("all_to_all", 8, 1)], "40": [("all_reduce", 4, 1)],
+    "42": [("all_gather", 2, 1)], "43": [("all_reduce", 128, 16)], "45": [("all_reduce", 24, 3)], "47": [("broadcast", 2, 2)],
+    "48": [("reduce_scatter", 8, 1)], "50": [("all_reduce", 16, 2)], "51": [("reduce", 192, 0)],
+    "53": [("p2p_latency", 2, 0), ("all_to_all", 0, 0)], "55": [("rdma_write_latency", 2, 0)], "56": [("rdma_write_bw", 2, 0)],
+    "58": [("p2p_bw", 2, 0)], "60": [("p2p_bw", 2, 2), ("all_reduce", 144, 4)], "62": [("all_gather", 64, 2)],
+    "64": [("all_to_all_v", 0, 0)], "65": [("all_reduce", 96, 0)], "67": [("scatter_v", 2, 0)], "68": [("all_to_all", 8, 1)],
+    "69": [("moe_dispatch_combine", 16, 2)], "71": [("moe_combine", 0, 0), ("moe_combine", 0, 1), ("moe_combine", 0, 0)],
+    "72": [("moe_expanded_dispatch", 16, 2)], "73": [("all_reduce", 8, 1)], "77": [("all_reduce", 2, 1)],
+    "78": [("all_reduce", 8, 1)], "80": [("all_to_all", 4, 1)], "81": [("all_to_all", 16, 2)], "82": [("topology", 2, 1)],
+    "84": [("topology", 2, 1)], "86": [("attention_backward", 1, 1)], "87": [("attention_forward", 1, 1)],
+    "89": [("barrier", 0, 0)], "92": [("reduce", 0, 0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", WHERE)
+def test_where_it_was_measured(number):
+    """The most ranks and nodes of each test. What is not in the text but assumed, or in the file's name, is said."""
+    tests = case(number).tests
+    points = [[s.point for s in test.samples] for test in tests]
+    found = [(min(p.op for p in own), max(p.ranks for p in own), max(p.nodes for p in own)) for own in points]
+    assert found == WHERE[number]
+
+
+def test_every_case_is_read_or_refused():
+    assert {path.name[:2] for path in CASES.glob("*.txt")} - set(WHERE) == {"18", "75", "91", "94"}
+
+
+@pytest.mark.parametrize(
+    "number, words",
+    [
+        ("16", "no host is named; 16 GPUs are taken to be in 2 nodes of 8"), ("33", "24 GPUs are taken to be in 3 nodes of 8"),
+        ("10", "the file's name says 2 node(s)"), ("23", "the file's name says 4 node(s)"), ("72", "taken to be in 2 nodes of 8"),
+        ("51", "the file's name says 192 rank(s)"), ("69", "the file's name says 16 rank(s)"),
+        ("14", "busbw / algbw allows 52 to 113"), ("64", "give it with --ranks"), ("71", "give it with --ranks"),
+        ("45", "lines were taken out of the file at `...`"), ("45", "but 4 device(s) are listed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_text_is_said(number, words):
+    assert any(words in note for test in case(number).tests for note in test.notes)
+
+
+def test_what_the_index_tells_and_no_file_does():
+    """384 ranks of case 64, 64 of case 14, 2 of case 92: the caller knows."""
+    (sample,) = one("64", ranks=384).samples
+    assert (sample.point.ranks, sample.point.size_bytes) == (384, 384 * 4096)
+    assert {s.point.ranks for s in one("14", ranks=64).samples} == {64}
+    pair, everyone = case("53", ranks=16, nodes=4).tests
+    assert {s.point.ranks for s in pair.samples} == {2} and {s.point.nodes for s in everyone.samples} == {4}
+
+
+def test_further_facts_of_the_index():
+    assert one("37").facts["average_busbw_GBps"] == 0
+    assert max(s.reported["busbw_GBps"] for s in placed(one("42"), True)) == 21.86
+    assert {s.reported["iterations"] for s in case("60").tests[1].samples} == {10}
+    assert [gpu["name"] for gpu in one("01").nodes[0]["gpus"]] == ["A100-SXM4-40GB"] * 8
+    assert one("26").facts["numa_nodes"] == 2 and "numa_nodes" not in case("28").tests[0].facts
+    assert one("58").samples[0].point.params == {"pairs": 1, "window": 64}
+    assert {s.point.params["type"] for s in case("71").tests[1].samples} == {"intranode"}
 
 
 def test_all_sixty_are_here():

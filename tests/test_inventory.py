@@ -175,6 +175,7 @@ class FakeNvml:
         "nvmlDeviceGetCurrentClocksEventReasons": 0x4 | 0x40 | 0x800, "nvmlDeviceGetTotalEccErrors": {0: 3, 1: 0},
         "nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkVersion": 6,
         "nvmlDeviceGetNvLinkErrorCounter": {0: 2, 1: 0, 2: 1, 3: 0},
+        "nvmlDeviceGetNvLinkRemotePciInfo": (b"00000000:05:00.0", b"00000000:06:00.0"),  # two switches
     }  # fmt: skip
 
     def __init__(self, broken=None, absent=()):
@@ -195,6 +196,8 @@ class FakeNvml:
             answer = self.ANSWERS[name]
             if name == "nvmlDeviceGetNvLinkErrorCounter":
                 return answer[arguments[2]]
+            if name == "nvmlDeviceGetNvLinkRemotePciInfo":
+                return type("Info", (), {"busId": answer[arguments[1] % 2]})
             return answer[arguments[1]] if isinstance(answer, dict) else answer
 
         return query
@@ -219,7 +222,7 @@ def test_gpus_by_nvml(tmp_path):
         "throttle": ["software power cap", "hardware thermal slowdown", "bit 11"],
         "ecc": {"corrected": 3, "uncorrected": 0},
         "nvlink": {
-            "links": 18, "active": 17, "version": 6,
+            "links": 18, "active": 17, "version": 6, "peers": {"0000:05:00.0": 9, "0000:06:00.0": 8},
             "errors": {"replay": 36, "recovery": 0, "crc_flit": 18, "crc_data": 0},
         },
         "xids": {"79": 2, "31": 1},

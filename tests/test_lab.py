@@ -20,6 +20,7 @@ from runs import COMMBENCH, alive, clean_environment, commbench, points, records
 from commbench.errors import CommbenchError, MeasureError, UsageError
 from commbench.lab import build, commands, namespaces, state, switching, wiring
 from commbench.lab.layout import Lab
+from commbench.lab.told import sentence
 from commbench.results.metrics import time_us
 from commbench.results.store import load_run
 
@@ -147,12 +148,14 @@ def test_the_latency_form_has_the_set_delays():
             there.bind((LATENCY.rank(b).address, 0))
             here.bind((LATENCY.rank(a).address, 0))
             took = []
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # as the switch has it: busy cores add no delay
             for _ in range(9):
                 began = time.perf_counter()
                 here.sendto(b"ping", there.getsockname())
                 there.sendto(*there.recvfrom(9))
                 here.recv(9)
                 took.append(time.perf_counter() - began)
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         return 1e3 * sorted(took)[4]
 
     with standing(LATENCY):
@@ -386,7 +389,8 @@ def test_commbench_joins_the_ranks_and_sees_the_nodes(tmp_path):
     assert [(rank["node"], rank["host"], rank["address"]) for rank in head["ranks"]] == [
         (rank.node, rank.host, rank.address) for rank in RATE.ranks()
     ]
-    assert [node["host"] for node in head["nodes"]] == ["t-rate-node0", "t-rate-node1"] and head["notes"] == []
+    assert [node["host"] for node in head["nodes"]] == ["t-rate-node0", "t-rate-node1"]
+    assert head["lab"] == RATE.to_json() and head["notes"] == [sentence(RATE)]
     # A ring sends 2 * 3/4 of the buffer over each uplink; the bucket lets 150 kB through at once.
     least_us = (1.5 * 2**20 - 150_000) / RATE.payload_GBps(0, 2) / 1e3
     assert 0.95 * least_us < time_us(sample) < 2 * least_us
@@ -394,18 +398,18 @@ def test_commbench_joins_the_ranks_and_sees_the_nodes(tmp_path):
 
 @pytest.mark.parametrize("backend, launcher", [("gloo", "environment"), ("mpi", "mpirun")])
 def test_commbench_finds_the_ratio_that_was_set(backend, launcher, tmp_path):
-    lab, found = replace(RATE, intra_bit_s=4e8, inter_bit_s=1.25e8), {}
+    lab = replace(RATE, intra_bit_s=8e8, inter_bit_s=2.5e8)
     with standing(lab):
-        for pair in ("0,1", "0,2"):
-            what = ["p2p_latency", "--backend", backend, "--size", "16M", "--split", pair, "--iters", "2"]
-            (sample,) = _run_on(lab, tmp_path / pair, *what, launcher=launcher).samples()
-            assert sample.wrong == 0
-            found[pair] = sample.point.size_bytes / time_us(sample) / 1e3
+        pairs = ["--split", "0,1", "--split", "0,2"]
+        what = ["p2p_latency", "--backend", backend, "--size", "16M", *pairs, "--iters", "2"]
+        run = _run_on(lab, tmp_path / "run", *what, launcher=launcher)
+    found = {sample.point.members: sample.point.size_bytes / time_us(sample) / 1e3 for sample in run.samples()}
+    assert all(sample.wrong == 0 for sample in run.samples())
     # MPI's ranks wait by polling, the two of no pair too, and take cores from each other.
     within = {"gloo": 0.03, "mpi": 0.15}[backend]
-    assert found["0,1"] == pytest.approx(lab.payload_GBps(0, 1), rel=within)
-    assert found["0,2"] == pytest.approx(lab.payload_GBps(0, 2), rel=within)
-    assert found["0,1"] / found["0,2"] == pytest.approx(3.2, rel=within)
+    assert found[0, 1] == pytest.approx(lab.payload_GBps(0, 1), rel=within)
+    assert found[0, 2] == pytest.approx(lab.payload_GBps(0, 2), rel=within)
+    assert found[0, 1] / found[0, 2] == pytest.approx(3.2, rel=within)
 
 
 def test_mpirun_starts_gloo_and_mpi_ranks_on_their_nodes(tmp_path):
@@ -433,6 +437,6 @@ def test_a_cut_in_mid_run_ends_it_and_names_the_node(tmp_path):
         began = time.monotonic()
         _, told = running.communicate(timeout=90)
         assert running.returncode == 4, told
-        assert time.monotonic() - began < 40
+        assert time.monotonic() - began < 30
     assert "t-rate-node1" in records(out)[-1]["reason"], records(out)[-1]
     assert [row["status"] for row in points(out)][0] == "ok"

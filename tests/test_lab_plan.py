@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from commbench.errors import MeasureError, UsageError
-from commbench.lab import enter, mpi, ranks, shaping, state
+from commbench.lab import enter, mpi, ranks, shaping, state, told
 from commbench.lab.clocks import Clocks
 from commbench.lab.frames import is_pure_ack, target, wire_bytes
 from commbench.lab.layout import Lab, check, check_link
 from commbench.lab.quantities import format_rate, parse_delay, parse_rate, payload_GBps
 from commbench.launch.identity import joined_world
+from commbench.results.store import Launch, Run
 
 LAB = Lab("t", nodes=2, ranks_per_node=2, intra_bit_s=8e8, inter_bit_s=1e8)
 SLOW = replace(LAB, delay_us=5000.0, intra_delay_us=100.0)
@@ -281,3 +282,40 @@ def test_links_of_a_lab_are_all_shaped_alike_in_both_forms():
     steps = [LAB.path(a, b) for a in range(4) for b in range(4) if a != b]
     assert all(x != y for path in steps for x, y in pairwise(path))
     assert {link for path in steps for link, _ in path} == set(LAB.links())
+
+
+def _run_with(lab) -> Run:
+    headers = ({}, {"lab": lab})
+    return Run(Path(), None, tuple(Launch(Path(), header, (), {}, 0) for header in headers))
+
+
+def test_a_run_tells_the_lab_it_was_made_on():
+    assert told.lab_of(_run_with(json.loads(json.dumps(SLOW.to_json())))) == SLOW
+    assert told.sentence(SLOW) == (
+        "an emulated cluster, no real machine: lab t (latency form), 2 node(s) of 2 rank(s), 800mbit within a node "
+        "with 0.1 ms one way, 100mbit between nodes with 5 ms one way"
+    )
+    cut = replace(LAB, changes={"node1 out": {"bit_s": 1e7, "cut": False}, "rank0 in": {"bit_s": 8e8, "cut": True}})
+    assert told.sentence(cut).endswith("between nodes, node1 out 10mbit, rank0 in cut")
+    assert told.short(LAB) == "lab t, rate form, 800mbit : 100mbit"
+    assert (told.set_ratio(LAB), told.set_ratio(cut), told.set_ratio(None)) == (8, None, None)
+
+
+@pytest.mark.parametrize(
+    "lab", [None, "t", [], {}, {"name": "t"}, LAB.to_json() | {"inter_bit_s": 0}, LAB.to_json() | {"name": "<b>"},
+            LAB.to_json() | {"intra_bit_s": "fast"}, LAB.to_json() | {"other": 1}]
+)  # fmt: skip
+def test_a_header_that_tells_no_lab_is_a_real_machine_s(lab):
+    assert told.lab_of(_run_with(lab)) is None
+
+
+def test_a_rank_knows_its_lab_by_a_variable(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "RUN", tmp_path)
+    monkeypatch.delenv(told.VARIABLE, raising=False)
+    assert told.lab_here() is None
+    state.save(SLOW, complete=True)
+    for name, value in ranks.variables(SLOW, SLOW.rank(3)).items():
+        monkeypatch.setenv(name, value)
+    assert told.lab_here() == SLOW
+    monkeypatch.setenv(told.VARIABLE, "gone")
+    assert told.lab_here() is None

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ladders import climb, header, measure, planned
+from ladders import climb, cluster, header, measure, planned
 from runs import commbench, run_in_process
 
 from commbench.acceptance.accuse import accuse, lines, to_json
@@ -11,19 +11,6 @@ from commbench.acceptance.ladder import next_stage
 from commbench.errors import MeasureError
 from commbench.results.plan import Plan
 from commbench.results.store import exit_code, load_run
-from commbench.suite.schema import check_suite
-
-
-def cluster(per_node=2, slow=None, intra=400.0, inter=48.0):
-    """Rates of a cluster; `slow`: {(node, "out" or "in" or "inside"): factor}."""
-
-    def rate(a, b):
-        here, there = a // per_node, b // per_node
-        if here == there:
-            return intra * (slow or {}).get((here, "inside"), 1)
-        return inter * min((slow or {}).get((here, "out"), 1), (slow or {}).get((there, "in"), 1))
-
-    return rate
 
 
 def groups(run, start) -> set:
@@ -175,14 +162,3 @@ def test_a_run_without_pairs_has_nothing_to_tell_by(tmp_path):
     assert run_in_process(tables, tmp_path, 2)[0] == 0
     done = commbench("isolate", tmp_path)
     assert done.returncode == 3 and "has no rates between pairs of nodes" in done.stderr
-
-
-def test_a_profile_adds_what_it_judges():
-    from commbench.acceptance.profile import load_profile
-    from commbench.acceptance.wanted import measures_of
-
-    tables = {"name": "x", "measure": measures_of(load_profile("h100-8x400g"))}
-    suite = check_suite(tables, "test")
-    found = {(m.stage, op, m.algorithm[0], max(m.size)) for m in suite.measure for op in m.op}
-    assert ("nodes", "all_reduce", "library", 8 << 30) in found and ("scale", "all_reduce", "ring", 2 << 30) in found
-    assert ("rails", "all_gather", "library", 256 << 20) in found and not any(op == "p2p_bw" for _, op, _, _ in found)

@@ -27,7 +27,7 @@ def calls(op, n):
     for elements in (0, 1, n, 7 * n + 3, 1000):
         count = op.count(elements, n)
         call = Call(n, count)
-        if op.name == "all_to_all_v":
+        if op.by_matrix:
             for preset in traffic.PRESETS.values():
                 yield elements, replace(call, matrix=traffic.scaled(preset(n), count))
         elif op.rooted:
@@ -53,7 +53,8 @@ def test_expected_segments_cover_what_is_received_without_overlap(op):
                     assert set(segment.ranks) <= set(range(n)) and segment.ranks
                     covered[segment.at : segment.at + segment.count] += 1
                 defined = op.name not in ("reduce", "gather") or rank == call.root
-                assert np.all(covered == (1 if defined and op.sized else 0)), (n, rank)
+                moves = op.sized or op.fixed_dtype
+                assert np.all(covered == (1 if defined and moves else 0)), (n, rank)
 
 
 @EVERY_OP
@@ -74,8 +75,9 @@ def test_sizes_follow_nccl_tests(op):
     in_blocks = op.name in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
     for n in worlds_of(op):
         for elements, call in calls(op, n):
-            if op.name == "all_to_all_v":
-                assert op.size(call) <= elements
+            if op.by_matrix:
+                op = OPS["all_to_all_v"]  # size is before padding
+                assert op.size(call) == OPS["all_to_all_padded"].size(call) <= elements
                 assert op.size(call) == max(max(op.send(call, r), op.recv(call, r)) for r in range(n))
             elif op.sized:
                 assert op.size(call) == (elements // n * n if in_blocks else elements)
@@ -94,6 +96,7 @@ BUFFERS = {
     "gather": lambda n, c: [(c, n * c), (c, 0)],
     "scatter": lambda n, c: [(n * c, c), (0, c)],
     "all_to_all": lambda n, c: [(n * c, n * c)] * 2,
+    "count_exchange": lambda n, c: [(n * c, n * c)] * 2,
     "sendrecv": lambda n, c: [(c, c)] * 2,
     "p2p_latency": lambda n, c: [(c, c)] * 2,
     "p2p_bw": lambda n, c: [(c, 0), (0, c)],
@@ -114,7 +117,7 @@ def test_buffers_of_root_and_others(name):
 
 
 def test_the_buffer_table_above_is_whole():
-    assert set(BUFFERS) == set(OPS) - {"all_to_all_v"}
+    assert set(BUFFERS) == set(OPS) - {"all_to_all_v", "all_to_all_padded"}
 
 
 def test_all_to_all_v_sends_what_the_others_receive():
@@ -127,6 +130,13 @@ def test_all_to_all_v_sends_what_the_others_receive():
             assert op.recv(call, rank) == sum(matrix[peer][rank] for peer in range(n))
             # Block j of rank i starts after its blocks for 0..j-1.
             assert [s.start for s in op.expected(call, rank)] == [sum(matrix[peer][:rank]) for peer in range(n)]
+
+
+def test_padding_makes_every_block_as_large_as_the_largest():
+    op = OPS["all_to_all_padded"]
+    call = Call(3, 100, matrix=((1, 2, 3), (0, 40, 0), (5, 0, 6)))
+    assert [(op.send(call, r), op.recv(call, r)) for r in range(3)] == [(120, 120)] * 3
+    assert op.size(call) == 42  # what rank 1 receives before padding
 
 
 def test_equal_shares_make_all_to_all_v_the_same_as_all_to_all():
@@ -142,7 +152,7 @@ def test_equal_shares_make_all_to_all_v_the_same_as_all_to_all():
 
 
 def test_bus_factors_are_those_of_nccl_tests():
-    share = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "all_to_all_v"}
+    share = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "all_to_all_v", "all_to_all_padded"}
     for n in range(1, 9):
         for name, op in OPS.items():
             if name == "all_reduce":
@@ -150,7 +160,8 @@ def test_bus_factors_are_those_of_nccl_tests():
             elif name in share:
                 wanted = (n - 1) / n
             else:
-                wanted = {"barrier": 0, "p2p_bibw": 2}.get(name, 1)  # p2p_bibw adds both directions, as osu_bibw does
+                # p2p_bibw adds both directions, as osu_bibw does
+                wanted = {"barrier": 0, "count_exchange": 0, "p2p_bibw": 2}.get(name, 1)
             assert op.bus_factor(n) == pytest.approx(wanted), (name, n)
 
 
@@ -211,6 +222,9 @@ def test_expected_values_agree_with_a_plain_execution(op):
 
 def _executed(name, call, sent, rank):
     c, n, root = call.count, call.world_size, call.root
+    if name == "all_to_all_padded":
+        c, name = max(map(max, call.matrix)), "all_to_all"
+    name = "all_to_all" if name == "count_exchange" else name
     block = slice(rank * c, (rank + 1) * c)
     if name == "all_to_all_v":
         starts = [sum(call.matrix[peer][:rank]) for peer in range(n)]
@@ -247,7 +261,7 @@ def test_messages_and_clocks_of_point_to_point():
 
 def test_only_operations_where_all_wait_for_all_show_lateness_as_skew():
     assert {name for name, op in OPS.items() if op.synchronising} == {
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_padded", "count_exchange", "barrier"
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ SIZE = 16 << 20
 
 def rows(op="p2p_bw", intra_GBps=90.0, inter_GBps=10.0, size=SIZE, launch=1, noise=0.0, **what):
     """One row within a node and one between nodes, at those bus bandwidths on two ranks."""
-    groups = {"p2p_bw": ("pair 0,1", "pair 0,2"), "all_gather": ("node #0", "rail #0")}[op]
+    groups = {"p2p_bw": ("pair 0,1", "pair 0,2"), "all_gather": ("node #0", "rail 0")}[op]
     factor = 0.5 if op == "all_gather" else 1.0
     return [
         sample(factor * size / rate / 1e3, size, launch, op=op, ranks=2, nodes=nodes, scope=scope, group=group,
@@ -60,6 +60,18 @@ def test_what_is_no_pair_alone_or_not_ok_takes_no_part():
     assert ratios(rows()[:1]) == [] and ratios(rows(status="error")) == [] and ratios(rows(algorithm="own:ring")) == []
 
 
+def test_a_rail_counts_where_no_other_one_hinders_it():
+    def rails(count, rate):
+        (found,) = rows("all_gather", inter_GBps=rate)[1:]
+        return [replace(found, point=replace(found.point, group=f"rail #{i}")) for i in range(count)]
+
+    (beside,) = ratios(rows("all_gather") + rails(2, rate=5.0))
+    assert beside.value == pytest.approx(9)
+    (only,) = ratios(rows("all_gather")[:1] + rails(1, rate=5.0))
+    assert only.value == pytest.approx(18)
+    assert ratios(rows("all_gather")[:1] + rails(2, rate=5.0)) == []
+
+
 def test_backends_are_kept_apart():
     assert [r.backend for r in ratios(rows() + rows(backend="mpi", intra_GBps=20.0))] == ["gloo", "mpi"]
 
@@ -86,3 +98,4 @@ def test_a_run_says_its_ratio(tmp_path):
     line = sentence(ratios(rows())[0], ("h100-8x400g", 9.0, 18.0))
     assert line.startswith("ratio_p2p 9 (") and "90 GB/s within a node over 10 GB/s between nodes, one way" in line
     assert line.endswith("datasheet of h100-8x400g: 9 one way, 18 as both directions over one")
+    assert sentence(ratios(rows())[0], None, 8.0).endswith("; set in the lab: 8")

@@ -8,6 +8,7 @@ from measured import write_run
 from runs import commbench
 from test_report_links import cluster, links_samples
 
+from commbench.lab.layout import Lab
 from commbench.reports.clusters import cluster_of, clusters_page, entry_of, over_time
 from commbench.results.store import load_run
 
@@ -62,3 +63,15 @@ def test_the_verb_takes_several_runs(tmp_path):
     assert done.returncode == 0 and "2 clusters, 2 runs" in (tmp_path / "c.html").read_text()
     one = commbench("report", tmp_path / "a")
     assert one.returncode == 0 and 'id="links"' in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_a_lab_is_no_cluster_but_an_emulated_one(tmp_path):
+    run = run_of(tmp_path / "a", "lab-node", 1)
+    journal = tmp_path / "a" / "launch-001.jsonl"
+    first, *lines = journal.read_text().splitlines(keepends=True)
+    lab = Lab("lab", 2, 2, intra_bit_s=8e8, inter_bit_s=2.5e8).to_json()
+    journal.write_text(json.dumps(json.loads(first) | {"lab": lab}) + "\n" + "".join(lines))
+    emulated = load_run(tmp_path / "a")
+    assert cluster_of(run) == "lab-node*" and cluster_of(emulated) == "emulated: lab lab, rate form, 800mbit : 250mbit"
+    html = clusters_page([emulated, run_of(tmp_path / "b", "b", 1)])
+    assert "emulated: lab lab" in html and html.count("set in the lab: 3.2") == 1

@@ -1,5 +1,6 @@
 """The links of a run: the matrix, what is slow in it, rails, and the page."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,8 @@ import plotly.graph_objects as go
 import pytest
 from measured import write_run
 
+from commbench.lab import told
+from commbench.lab.layout import Lab
 from commbench.reports.links import links_section, matrix_figure, rails_figures
 from commbench.reports.matrix import matrices, slow_links, slow_ranks
 from commbench.reports.page import page
@@ -100,6 +103,35 @@ def test_the_page_shows_ratios_and_names_what_is_slow(tmp_path):
         and "ratio_ring" in html
         and "nearly all links between nodes of ranks 6..7 are slow" in html
     )
+
+
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_the_suite_measures_nothing_twice_under_one_name(per_node):
+    ids = [sample.point.id for sample in links_samples(3, per_node, cluster())]
+    assert len(set(ids)) == len(ids)
+
+
+def _page_with(folder, **header):
+    """The page of a run whose header tells these things as well."""
+    journal = write_run(folder, links_samples(2, 2, cluster())) / "launch-001.jsonl"
+    first, *lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text(json.dumps(json.loads(first) | header) + "\n" + "".join(lines))
+    return page(load_run(folder))
+
+
+def test_a_run_on_a_lab_says_so_and_what_was_set(tmp_path):
+    lab = Lab("demo", 2, 2, intra_bit_s=8e8, inter_bit_s=1e8)
+    html = _page_with(tmp_path / "lab", lab=lab.to_json(), notes=[told.sentence(lab)])
+    assert "<dt>emulated cluster</dt><dd>lab demo, rate form, 800mbit : 100mbit</dd>" in html
+    assert "no real machine: lab demo" in html and html.count("set in the lab: 8") == 2
+    assert "emulated" not in _page_with(tmp_path / "real")
+
+
+def test_gpu_links_are_named_by_their_class(tmp_path):
+    html = _page_with(tmp_path / "gpu", link_classes={"intra": "NVLink 4 x 18", "inter": "network, GPU to card PIX"})
+    assert "within a node: NVLink 4 x 18; between nodes: network, GPU to card PIX (from NVML" in html
+    assert "unverified on a GPU" in html
+    assert "unverified on a GPU" not in _page_with(tmp_path / "odd", link_classes=["x"])
 
 
 def test_a_run_without_links_has_no_such_section(tmp_path):

@@ -1,5 +1,7 @@
 """What is refused before the first collective: two ranks on one device, ranks that do not come."""
 
+from dataclasses import replace
+
 from commbench.launch.header import header
 from commbench.launch.roll_call import _objection, interface_address, loopback_notes
 from commbench.launch.spec import LaunchSpec
@@ -23,6 +25,17 @@ def test_a_loopback_address_between_hosts_is_told():
     assert loopback_notes([_facts(0, address="127.0.1.1"), _facts(1, address="127.0.1.1")]) == []
     notes = loopback_notes([_facts(0), _facts(1, host="node1", address="127.0.1.1")])
     assert len(notes) == 1 and "rank 1 on node1" in notes[0] and "--iface" in notes[0]
+
+
+def test_gloo_over_loopback_between_hosts_is_refused_where_no_interface_was_named():
+    """It would wait for its own deadlines: every rank tells the others to connect to themselves."""
+    cpu = {"device": "cpu", "device_id": None}
+    everyone = [_facts(0, **cpu), _facts(1, host="node1", address="127.0.1.1", **cpu)]
+    gloo = replace(SPEC, backend="gloo")
+    assert "rank 1 on node1 announces 127.0.1.1" in _objection(everyone, gloo)
+    assert _objection(everyone, replace(SPEC, backend="mpi")) is None
+    assert _objection([{**facts, "interface": "lo"} for facts in everyone], gloo) is None
+    assert _objection([everyone[0], {**everyone[1], "host": "node0"}], gloo) is None
 
 
 def test_the_address_of_an_interface():

@@ -14,19 +14,19 @@ ROOT = Path(commbench.__file__).parent
 FLOORS = {
     "errors": 0, "units": 0, "__init__": 0,
     "world": 1, "timing": 1, "routing": 1,
-    "fabrics": 1,
+    "fabrics": 1, "shapes": 1, "kernels": 1,
     "ops": 2, "results": 2, "schedules": 2, "importers": 2,
-    "suite": 3, "models": 3,
-    "measure": 4, "launch": 4, "lab": 4, "acceptance": 4, "slurm": 4, "reports": 4,
+    "suite": 3, "models": 3, "layers": 3,
+    "measure": 4, "measure_layer": 4, "launch": 4, "lab": 4, "acceptance": 4, "slurm": 4, "reports": 4, "planning": 4,
     "cli": 5, "__main__": 5,
 }  # fmt: skip
 RANK_MAY_LOAD = {"torch", "numpy", "mpi4py", "pynvml"}
-RANK_ROOMS = {"world", "timing", "routing", "ops", "results", "schedules", "measure", "launch", "errors", "units"}
+RANK_ROOMS = {"world", "timing", "routing", "layers", "ops", "results", "schedules", "measure", "measure_layer", "launch", "errors", "units"}
 
 
 def _files():
     yield from ((path.relative_to(ROOT).parts[0].removesuffix(".py"), path) for path in ROOT.rglob("*.py"))
-    yield from ((room, path) for room in ("reports", "slurm") for path in (ROOT.parent / room).glob("*.py"))
+    yield from ((room, path) for room in ("kernels", "reports", "slurm") for path in (ROOT.parent / room).glob("*.py"))
 
 
 def _imports(path: Path):

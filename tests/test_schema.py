@@ -169,7 +169,8 @@ def test_a_wrong_value_is_told_with_its_path(key, value):
     assert all(path.startswith(f"measure.0.{key}") for path in told)
 
 
-_ONE = ("ranks", "matrix", "align", "soak_s", "stage")  # take one value, no list
+_ROUTED = ("tokens", "experts", "top_k", "masked", "routing_seed", "ranks_per_node")
+_ONE = ("ranks", "matrix", "align", "soak_s", "stage", *_ROUTED)  # take one value, no list
 
 
 @pytest.mark.parametrize("key", [key for key in Measure.model_fields if key not in _ONE])

@@ -16,7 +16,7 @@ from commbench.errors import UsageError
 from commbench.results.journal import Journal, read_lines
 from commbench.results.plan import Plan, Settings
 from commbench.results.records import SCHEMA, Point, Sample
-from commbench.results.store import exit_code, is_running, load_run, newest_run
+from commbench.results.store import exit_code, goes_on, is_running, load_run, newest_run
 
 fixed = settings(derandomize=True, database=None, deadline=None, max_examples=150)
 
@@ -385,7 +385,7 @@ SKIPPED = [sample(i, status="skip") for i in range(3)]
         ([[sample(0), end(4, "rank 1 was lost")]], 4, "rank 1 was lost"),
         ([[sample(0), end(2, "no such device")]], 2, "no such device"),
         ([[sample(0), end(3, "could not start")]], 3, "could not start"),
-        ([[sample(0), end(0)]], 3, "not ok"),  # it says that it is done, and is not
+        ([[sample(0), end(0)]], 3, "2 point(s) are not measured yet"),  # it says that it is done, and is not
         ([[sample(0)], [sample(1), sample(2), end()]], 0, ""),  # killed, then resumed to the end
         ([[sample(0), end(4, "rank 1 was lost")], [sample(1), sample(2), end()]], 0, ""),
         ([[sample(0), end(3, "a")], [sample(1), end(4, "b")]], 4, "b"),
@@ -396,6 +396,28 @@ def test_exit_codes(tmp_path, launches, wanted, told):
     found, reason = code(*launches, path=tmp_path)
     assert found == wanted
     assert told in reason and bool(reason) == bool(wanted)
+
+
+@pytest.mark.parametrize(
+    "launches, wanted",
+    [
+        ([[*ALL, end()]], True),  # the second repetition is left
+        ([[sample(0), end()]], True),
+        ([[sample(0), sample(1, status="wrong"), sample(2), end(5)]], True),
+        ([[*ALL, end()], [*(sample(i, launch=2) for i in range(3)), end()]], False),
+        ([[*ALL, end()], [sample(0, launch=2), end(4, "rank 1 was lost")]], False),
+        ([[sample(0), sample(1, status="error"), end(3)]], False),
+        ([[sample(0)]], False),  # killed
+        ([], False),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_where_its_newest_launch_came_to_its_end(tmp_path, launches, wanted):
+    path = run_of(tmp_path / "run", *launches, repetitions=2)
+    assert goes_on(load_run(path)) is wanted
+    done = subprocess.run(
+        [sys.executable, "-m", "commbench", "status", "--goes-on", path], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0 if wanted else 1, "", "")
 
 
 def test_wrong_data_outrank_a_kill_and_a_hang(tmp_path):

@@ -98,13 +98,14 @@ def test_the_place_of_a_gpu_rank(tmp_path):
         "host": os.uname().nodename, "pid": os.getpid(), "local_rank": 5, "device": "cuda:5",
         "device_id": "0000:c3:00.0", "device_name": "NVIDIA H100 80GB HBM3", "numa": 1, "switch": "0000:b8:00.0",
         "rail": 5, "nic": "mlx5_9", "nic_path": "PIX",
+        "pci_path": "pci0000:b7/0000:b7:01.0/0000:b8:00.0/0000:b9:01.0/0000:c3:00.0",
     }  # fmt: skip
 
 
 def test_a_gpu_whose_address_nobody_tells(tmp_path):
     place = rank_place(0, "cuda:0", dgx_h100(tmp_path), lambda index: (None, "GPU-1", "NVIDIA H100"))
     assert place["device_id"] == "GPU-1"
-    assert [place[key] for key in ("numa", "switch", "rail", "nic", "nic_path")] == [None] * 5
+    assert [place[key] for key in ("numa", "switch", "rail", "nic", "nic_path", "pci_path")] == [None] * 6
 
 
 @pytest.mark.parametrize("cpus, numa", [({1, 2}, 0), ({4, 7}, 1), ({3, 4}, None), ({99}, None)])

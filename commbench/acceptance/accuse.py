@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from commbench.acceptance.culprits import NAMED, Isolation, Part, isolate
-from commbench.acceptance.evidence import meetings_of, slow_alone
+from commbench.acceptance.evidence import alone, meetings_of
+from commbench.acceptance.links import by_chance, link, share_of, undetermined
 from commbench.acceptance.ports import BAR, SIDES
 from commbench.acceptance.switches import read_switches, switches_of
 from commbench.acceptance.wording import sentence
@@ -17,7 +18,8 @@ _SHOWN = 4  # slow pairs in words
 
 @dataclass(frozen=True)
 class Accusation:
-    """Who is slow in a run: within nodes (`alone`) and between them, for each backend that was measured there."""
+    """Who is slow in a run: within nodes (`alone` holds every node that was measured by itself) and between them, for
+    each backend that was measured there."""
 
     alone: tuple[Part, ...]
     between: dict[str, Isolation]
@@ -25,13 +27,18 @@ class Accusation:
     @property
     def culprits(self) -> list[Part]:
         """Those of whom it is sure enough, from both."""
-        found = [part for part in self.alone if part.confidence >= NAMED]
+        found = [part for part in self.alone if part.share < BAR and part.confidence >= NAMED]
         return found + [part for isolation in self.between.values() for part in isolation.culprits]
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether a pair is slow of which either end may be guilty."""
+        return any(undetermined(isolation).size for isolation in self.between.values())
 
     @property
     def suspects(self) -> list[Part]:
         """Those whom too few figures accuse."""
-        found = [part for part in self.alone if part.confidence < NAMED]
+        found = [part for part in self.alone if part.share < BAR and part.confidence < NAMED]
         return found + [part for isolation in self.between.values() for part in isolation.suspects]
 
 
@@ -45,7 +52,7 @@ def accuse(run: Run, topology: Path | None = None) -> Accusation:
     for backend, meetings in meetings_of(run).items():
         switches = read_switches(topology, meetings.hosts) if topology else switches_of(header, meetings.hosts)
         between[backend] = isolate(meetings, switches)
-    return Accusation(tuple(slow_alone(run)), between)
+    return Accusation(tuple(alone(run)), between)
 
 
 def lines(found: Accusation) -> list[str]:
@@ -53,7 +60,8 @@ def lines(found: Accusation) -> list[str]:
     told = [f"CULPRIT {sentence(part, healthy)}" for part, healthy in _all(found, True)]
     told += [f"suspect {sentence(part, healthy)}" for part, healthy in _all(found, False)]
     if not told:
-        told = ["no culprit: every part reaches what the others do"]
+        known = "no culprit: every part reaches what the others do"
+        told = ["somebody is slow, and too few nodes met to tell who" if found.undetermined else known]
     for backend, isolation in found.between.items():
         told += _told(backend, isolation)
     return told
@@ -61,7 +69,7 @@ def lines(found: Accusation) -> list[str]:
 
 def _all(found: Accusation, named: bool):
     for part in found.alone:
-        if (part.confidence >= NAMED) == named:
+        if part.share < BAR and (part.confidence >= NAMED) == named:
             yield part, None
     for isolation in found.between.values():
         for part in isolation.culprits if named else isolation.suspects:
@@ -72,40 +80,32 @@ def _told(backend: str, isolation: Isolation) -> list[str]:
     """How much was measured over a backend, and the pairs that no part explains."""
     ports, meetings = isolation.ports, isolation.ports.meetings
     rails = f" of {meetings.rails} rails" if meetings.rails > 1 else ""
-    told = [
+    how_much = (
         f"{backend}: {len(meetings.rate_GBps)} one-way rates between {len(meetings.hosts)} nodes{rails}; "
         f"a healthy port reaches {ports.healthy_GBps:.3g} GB/s"
-    ]
-    good = ports.good.reshape(-1)
-    source_good, target_good = good[2 * meetings.src], good[2 * meetings.dst + 1]
-    share = meetings.rate_GBps / ports.healthy_GBps
-    by_chance = source_good & target_good & (share < BAR)
-    if by_chance.any():
+    )
+    return [how_much, *unexplained(isolation)]
+
+
+def unexplained(isolation: Isolation) -> list[str]:
+    """Sentences on the slow pairs that no part explains."""
+    slow, of = by_chance(isolation)
+    told = []
+    if slow.size:
         told.append(
-            f"{np.count_nonzero(by_chance)} of {np.count_nonzero(source_good & target_good)} rates between good ports "
-            f"are slow, as flows are that share a link by chance: {_pairs(isolation, by_chance)}"
+            f"{slow.size} of {of} rates between good ports are slow, as flows are that share a link by chance: "
+            + _pairs(isolation, slow)
         )
-    unknown = np.isnan(ports.share).reshape(-1)
-    either = unknown[2 * meetings.src] & unknown[2 * meetings.dst + 1] & (share < BAR)
-    if either.any():
+    either = undetermined(isolation)
+    if either.size:
         told.append(f"neither end met a good partner, so either may be guilty: {_pairs(isolation, either)}")
     return told
 
 
 def _pairs(isolation: Isolation, chosen: np.ndarray) -> str:
-    meetings, healthy = isolation.ports.meetings, isolation.ports.healthy_GBps
-    order = np.flatnonzero(chosen)[np.argsort(meetings.rate_GBps[chosen])]
-    share = meetings.rate_GBps / healthy
-    names = [
-        f"{_port(meetings, meetings.src[k])} to {_port(meetings, meetings.dst[k])} {share[k]:.0%}"
-        for k in order[:_SHOWN]
-    ]
-    return ", ".join(names) + (f" and {len(order) - _SHOWN} more" if len(order) > _SHOWN else "")
-
-
-def _port(meetings, port: int) -> str:
-    rail = f" rail {port % meetings.rails}" if meetings.rails > 1 else ""
-    return meetings.hosts[port // meetings.rails] + rail
+    share = share_of(isolation)
+    names = [f"{link(isolation, k, ' to ')} {share[k]:.0%}" for k in chosen[:_SHOWN]]
+    return ", ".join(names) + (f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else "")
 
 
 def to_json(found: Accusation) -> dict:

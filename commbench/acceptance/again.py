@@ -2,24 +2,40 @@
 
 import re
 import shlex
+from dataclasses import replace
 
 from commbench.acceptance.profile import Profile
 from commbench.acceptance.rows import Row
 from commbench.acceptance.rule import Rule
 from commbench.results.nccl_tests import one_line
+from commbench.results.records import Point
 from commbench.units import format_size
 
-_PAIR = re.compile(r"(?:pair|round \d+:|node round \d+:) ?(\d+,\d+)")
+_PAIR = re.compile(r"(?:pair|(?:\w+ )?round \d+:) ?(\d+,\d+)")
+_ROUND = re.compile(r"((?:\w+ )?)round \d+: ")
+_GOOD = re.compile(r"first \d+ good nodes")
+_SPELLED = 256  # ranks that a command spells out
 _SPLIT_OF = {"intra": "node", "inter": "rail", "mixed": None}
 
 
-def command_of(row: Row, profile: Profile) -> str:
+def command_of(row: Row) -> str:
     """`commbench run ...` for the point of a row; the launcher before it (srun, mpirun, torchrun) is the user's."""
-    point = row.sample.point
+    return command_of_point(row.sample.point)
+
+
+def command_of_pairs(point: Point) -> str:
+    """What lets all pairs of a run meet again, both ways, as `point` of one of its rounds has."""
+    of = _ROUND.match(point.group)
+    split = f"{'rail ' if of and of[1] in ('rail ', 'again ') else of[1] if of else 'node '}pairs"
+    return command_of_point(replace(point, group=split, root=0)) + " --root 0,1"
+
+
+def command_of_point(point: Point) -> str:
+    """`commbench run ...` for a point, or for all of its kind at the same time."""
     words = ["commbench", "run", one_line(point.op), "--backend", one_line(point.backend)]
     if point.size_bytes:
         words += ["--size", _exact(point.params.get("requested_bytes", point.size_bytes))]
-    split = _split(point.group)
+    split = _split(point)
     words += ["--split", split] if split else []
     words += ["--algorithm", one_line(point.choice)] if point.algorithm != "library" else []
     words += ["--dtype", one_line(point.dtype)] if point.dtype != "float32" else []
@@ -54,13 +70,15 @@ def _exact(size_bytes: int) -> str:
     return str(size_bytes) if short.startswith("~") else short
 
 
-def _split(group: str) -> str | None:
+def _split(point: Point) -> str | None:
     """What `--split` takes for a group: all of its kind at the same time, or the one pair."""
-    group = one_line(group)
+    group = one_line(point.group)
     if group == "all":
         return None
     pair = _PAIR.fullmatch(group)
     if pair:
         return pair[1]
+    if _GOOD.fullmatch(group):  # a ladder had left nodes out
+        return ",".join(map(str, point.members)) if point.ranks <= _SPELLED else group.replace(" good", "")
     kind, hash_sign, _ = group.partition(" #")
     return kind if hash_sign else group

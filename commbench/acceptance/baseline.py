@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from commbench.acceptance import metrics
 from commbench.acceptance.profile import check_profile
 from commbench.acceptance.rows import Row, rows_of
+from commbench.acceptance.select import size_of
 from commbench.acceptance.toml_text import printable, to_toml
 from commbench.errors import MeasureError
 from commbench.ops import OPS
@@ -29,7 +30,7 @@ FEW = 4  # degrees of freedom below which a prediction limit is wide beyond use,
 SPREADS = {"warn": 2.5, "fail": 4.0}
 WIDEST = 0.5  # a bar that half of the usual rate passes is none
 BAD = 0.9  # of the median over nodes, below which a node is not one of the good
-_OWN = ("timing", "dtype", "redop", "in_place", "protocol", "backend", "algorithm", "op")
+_OWN = ("op", "algorithm", "protocol", "backend", "dtype", "redop", "in_place", "timing")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def baseline(runs: list[Run], name: str) -> Baseline:
         )
     by_series = defaultdict(lambda: defaultdict(list))  # what: size: values
     for row in good:
-        by_series[_series(row)][row.sample.point.size_bytes].append(_figure(row))
+        by_series[_series(row)][size_of(row)].append(_figure(row))
     rules = []
     for series, by_size in by_series.items():
         reach = _reach(_spread(by_size.values()), min(map(len, by_size.values())))
@@ -101,7 +102,7 @@ def _good(rows: list[Row]) -> tuple[list[Row], list[str]]:
     """The rows without those of nodes, rails and links that are slow beside the others in most of what they did."""
     values = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        values[_series(row), row.sample.point.size_bytes][row.subject].append(_figure(row))
+        values[_series(row), size_of(row)][row.subject].append(_figure(row))
     slow, seen = defaultdict(int), defaultdict(int)
     for (series, _), by_subject in values.items():
         middles = {subject: float(np.median(found)) for subject, found in by_subject.items()}

@@ -41,11 +41,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Isolation:
-    """The answer: `culprits`, the worst first; `suspects`, which too few meetings accuse; the ports as measured."""
+    """The answer: `culprits`, the worst first; `suspects`, which too few meetings accuse; the ports as measured; the
+    nodes of each leaf switch, where that is known."""
 
     ports: Ports
     culprits: tuple[Part, ...]
     suspects: tuple[Part, ...]
+    switches: dict[str, list[int]]
 
 
 def isolate(meetings: Meetings, switches: dict[str, list[int]] | None = None) -> Isolation:
@@ -54,7 +56,7 @@ def isolate(meetings: Meetings, switches: dict[str, list[int]] | None = None) ->
     parts = rails + _grouped(_explain(ports, switches or {}, rails), ports)
     parts.sort(key=lambda part: part.share)
     named = tuple(part for part in parts if part.confidence >= NAMED)
-    return Isolation(ports, named, tuple(part for part in parts if part.confidence < NAMED))
+    return Isolation(ports, named, tuple(part for part in parts if part.confidence < NAMED), switches or {})
 
 
 def _cut(share: float) -> float:

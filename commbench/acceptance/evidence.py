@@ -8,7 +8,7 @@ import numpy as np
 from commbench.acceptance.culprits import Part, confidence
 from commbench.acceptance.ports import BAR, Meetings
 from commbench.results.metrics import busbw_GBps
-from commbench.results.records import Sample
+from commbench.results.records import Point, Sample
 from commbench.results.store import Run
 
 _LEAST_BYTES = 1 << 20  # below it times are latencies, and say little of a link
@@ -52,8 +52,8 @@ def meetings_of(run: Run) -> dict[str, Meetings]:
     Of a pair that met several times the best counts, as for every figure of a verdict. Ranks of different rails that
     met are left out where ranks of the same rail did, for their way is another one.
     """
-    found = defaultdict(lambda: defaultdict(float))  # (backend, size): {(src, dst): best rate}
-    worlds = {}
+    found = defaultdict(lambda: defaultdict(float))  # (backend, world, size): {(src, dst): best rate}
+    worlds, points = {}, {}
     for sample in run.samples():
         point, rate = sample.point, busbw_GBps(sample)
         if point.op == "p2p_bw" and sample.status == "ok" and rate and len(point.members) == 2 and point.root in (0, 1):
@@ -62,26 +62,28 @@ def meetings_of(run: Run) -> dict[str, Meetings]:
             places, pair = worlds[point.world_size], (point.members[point.root], point.members[1 - point.root])
             if places is not None and max(pair) < len(places.node_of) and len({places.node_of[r] for r in pair}) == 2:
                 best = found[point.backend, point.world_size, point.size_bytes]
+                points[point.backend, point.world_size, point.size_bytes] = point
                 best[pair] = max(best[pair], rate)
     chosen = {}
     for (backend, world, size), pairs in found.items():
         chosen[backend] = max(chosen.get(backend, (0, 0, 0)), (len(pairs), size, world))
     return {
-        backend: _meetings(found[backend, world, size], worlds[world]) for backend, (_, size, world) in chosen.items()
+        backend: _meetings(found[backend, world, size], worlds[world], points[backend, world, size])
+        for backend, (_, size, world) in chosen.items()
     }
 
 
-def _meetings(best: dict, places: Places) -> Meetings:
+def _meetings(best: dict, places: Places, point: Point) -> Meetings:
     rails = max(places.rail_of) + 1
     same = {pair: rate for pair, rate in best.items() if places.rail_of[pair[0]] == places.rail_of[pair[1]]}
     kept = same or best
     port = np.array(places.node_of) * rails + np.array(places.rail_of)
     source, target = np.array(list(kept)).T
-    return Meetings(places.hosts, rails, port[source], port[target], np.array(list(kept.values())))
+    return Meetings(places.hosts, rails, port[source], port[target], np.array(list(kept.values())), point)
 
 
-def slow_alone(run: Run) -> list[Part]:
-    """Nodes that are slow among their own ranks, beside the other nodes: parts of kind "inside".
+def alone(run: Run) -> list[Part]:
+    """Each node among its own ranks, beside the other nodes, as a part of kind "inside"; the slowest first.
 
     A node is judged by its median over all operations and sizes that each node measured by itself (split "node").
     """
@@ -102,15 +104,16 @@ def slow_alone(run: Run) -> list[Part]:
                 shares[node].append(rate / typical)
                 hosts[node] = places.hosts[node]
     slow = {node: sum(share < BAR for share in told) for node, told in shares.items()}
+    middle = {node: float(np.median(told)) for node, told in shares.items()}
+    healthy = [node for node in shares if middle[node] >= BAR]
+    of_healthy = sum(slow[node] for node in healthy), sum(len(shares[node]) for node in healthy)
     parts = []
     for node, told in shares.items():
-        share, others = float(np.median(told)), [other for other in shares if other != node]
-        if share < BAR:
-            # As in ports.py: a twentieth of healthy figures is slow by chance, until more is known.
-            healthy = [other for other in others if np.median(shares[other]) >= BAR]
-            chance = (sum(slow[o] for o in healthy) + 0.5) / (sum(len(shares[o]) for o in healthy) + 10)
-            sure = confidence(slow[node], len(told), chance, len(shares))
-            parts.append(Part("inside", (node,), (hosts[node],), None, None, share, slow[node], len(told), sure))
+        # Of the other healthy ones; as in ports.py, a twentieth of theirs is slow by chance, until more is known.
+        own = (slow[node], len(told)) if middle[node] >= BAR else (0, 0)
+        chance = (of_healthy[0] - own[0] + 0.5) / (of_healthy[1] - own[1] + 10)
+        sure = confidence(slow[node], len(told), chance, len(shares))
+        parts.append(Part("inside", (node,), (hosts[node],), None, None, middle[node], slow[node], len(told), sure))
     return sorted(parts, key=lambda part: part.share)
 
 

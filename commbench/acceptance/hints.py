@@ -1,5 +1,6 @@
 """The first things to look at where a figure is too low."""
 
+from commbench.acceptance.culprits import Part
 from commbench.acceptance.profile import Profile
 from commbench.acceptance.rows import UNSEEN, Row
 from commbench.acceptance.rule import Rule
@@ -14,12 +15,16 @@ _SUSPECT = (
     "NCCL_TOPO_FILE",
 )  # fmt: skip
 
+_OF_HOSTS = ("gloo", "mpi")
+
 
 def first_things(rule: Rule, row: Row, verdict: Verdict, run: Run, profile: Profile) -> tuple[str, ...]:
     """What to check first, the most telling first: what the run itself says, then what is usual for such a figure."""
     library = [_table(launch.header.get("library")) for launch in run.launches]
     told = [f"{name} was set: repeat without it" for name in _set(run)]
-    if row.nodes > 1:
+    if row.sample.point.backend in _OF_HOSTS:
+        told += _host(row)
+    elif row.nodes > 1:
         told += _network(row, verdict, profile, library)
     else:
         told += _node(rule, row, profile)
@@ -27,6 +32,26 @@ def first_things(rule: Rule, row: Row, verdict: Verdict, run: Run, profile: Prof
     if share and row.nodes > 1:
         told.insert(0, f"{verdict.measured:.4g} is about {share} of what is expected: are so many of the links in use?")
     return tuple(told)
+
+
+def first_things_of(part: Part) -> tuple[str, ...]:
+    """What to check first at a part that is slower than its like."""
+    if part.kind == "inside":
+        return (
+            "that all NVLinks are up: nvidia-smi nvlink --status; on hosts without GPUs, where the ranks are bound",
+            "clocks, power and heat: nvidia-smi -q -d CLOCK,PERFORMANCE; XID lines in dmesg",
+            "what else runs on the node",
+        )
+    if part.kind in ("rail", "switch", "group"):
+        return (
+            "the switches and uplinks that these ports share: rates, errors, routes (ibdiagnet; on Ethernet PFC, ECN)",
+            "by ib_write_bw between two of these nodes, and from one of them to one of the others",
+        )
+    return (
+        "the port, its cable and transceiver: rate and state in ibstat, rising errors in perfquery or ethtool -S",
+        "the PCIe slot of the NIC: speed and width in lspci -vv, ACS, the NUMA node that its rank is bound to",
+        "by ib_write_bw against a node that is known to be good, each way; then swap the cable",
+    )
 
 
 def _set(run: Run) -> list[str]:
@@ -44,6 +69,18 @@ def _set(run: Run) -> list[str]:
 
 def _table(value) -> dict:
     return value if isinstance(value, dict) else {}
+
+
+def _host(row: Row) -> list[str]:
+    network = [
+        "that every rank uses the interface that was meant: the headers name it; --iface chooses it",
+        "rate, duplex and errors of that interface: ethtool, ip -s link; the same two ends by iperf3 or ib_write_bw",
+    ]
+    return [
+        *network * (row.nodes > 1),
+        "what else runs on the node, and whether every rank has a core of its own: rows say `oversubscribed`",
+        "clocks, power and heat of the processors; how ranks are bound to cores and to memory",
+    ]
 
 
 def _network(row: Row, verdict: Verdict, profile: Profile, library: list[dict]) -> list[str]:

@@ -21,6 +21,12 @@ class Finding:
     text: str
 
 
+def inventoried(run: Run) -> list[str]:
+    """The hosts of which the newest launch tells more than the name."""
+    headers = [launch.header for launch in run.launches if launch.header]
+    return [node["host"] for node in _nodes(headers[-1]) if dict(_facts(node))] if headers else []
+
+
 def findings(run: Run) -> list[Finding]:
     """All that the inventory says against a run, what fails first; empty where its launches have told no nodes."""
     headers = [launch.header for launch in run.launches if launch.header]
@@ -49,8 +55,10 @@ def unlike(nodes: list[dict]) -> list[Finding]:
 def _facts(node: dict) -> Iterator[tuple[str, str]]:
     """(what, value) of one node, as far as its inventory tells."""
     gpus, nics = _list(node, "gpus"), _list(node, "infiniband")
-    yield "processor", f"{node.get('sockets')} x {node.get('cpu')}"
-    yield "kernel", str(node.get("kernel"))
+    if node.get("cpu"):
+        yield "processor", f"{node.get('sockets')} x {node['cpu']}"
+    if node.get("kernel"):
+        yield "kernel", str(node["kernel"])
     if gpus:
         yield "GPUs", _tally(gpu.get("name", "without a name") for gpu in gpus)
         yield "driver", _tally(gpu.get("driver", "not read") for gpu in gpus)

@@ -20,14 +20,14 @@ def junit(judgement: Judgement) -> str:
     """The document. A warning is a test that passed, with the warning in its output."""
     counts = judgement.counts
     suite = ElementTree.Element(
-        "testsuite", name=_text(f"commbench accept {judgement.profile}"), tests=str(len(judgement.verdicts)),
+        "testsuite", name=_text(f"commbench accept {judgement.profile}"), tests=str(len(judgement.all)),
         failures=str(counts.get("fail", 0)), errors=str(counts.get("error", 0)), skipped=str(counts.get("skip", 0)),
     )  # fmt: skip
     properties = ElementTree.SubElement(suite, "properties")
     told = {"run": judgement.run, "verdict": judgement.word, "exit_code": str(judgement.code)}
     for name, value in told.items():
         ElementTree.SubElement(properties, "property", name=name, value=_text(value))
-    for verdict in judgement.verdicts:
+    for verdict in judgement.all:
         _case(suite, judgement, verdict)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

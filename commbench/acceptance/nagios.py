@@ -11,11 +11,12 @@ def nagios(judgement: Judgement) -> tuple[int, str]:
     """(exit code, the line). Wrong data is critical. Within the text there is no bar, which begins the figures."""
     code, state = _STATES[judgement.word]
     counted = ", ".join(f"{count} {word}" for word, count in judgement.counts.items()) or "nothing judged"
-    worst = next((v for word in ("fail", "error", "warn") for v in judgement.verdicts if v.word == word), None)
+    worst = next((v for word in ("fail", "error", "warn") for v in judgement.all if v.word == word), None)
     told = f"; {worst.rule} of {worst.subject}: {sentence(worst)}" if worst else ""
     own = f"; {judgement.run_reason}" if judgement.run_code and judgement.run_reason else ""
     line = f"COMMBENCH {state} - {judgement.profile}: {counted}{told}{own}".replace("|", "/")
-    figures = [_figure(v) for v in judgement.verdicts if v.measured is not None][:_MOST]
+    judged = [v for v in (*judgement.verdicts, *judgement.parts) if v.measured is not None]
+    figures = [_figure(v) for v in judged[:_MOST]]
     return code, line[:1500] + (" | " + " ".join(figures) if figures else "")
 
 

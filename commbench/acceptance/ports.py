@@ -9,6 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from commbench.results.records import Point
+
 BAR = 0.9  # of what healthy ports reach, below which a port or a meeting is slow
 SIDES = ("out", "in")
 # A belief before any meeting: one healthy pair in twenty is slow, as flows are that share a link by chance (ECMP).
@@ -17,13 +19,15 @@ _PRIOR_SLOW, _PRIOR_MET = 0.5, 10.0
 
 @dataclass(frozen=True)
 class Meetings:
-    """rate_GBps[k], one way, went from port src[k] to port dst[k]; a port's number is node * rails + rail."""
+    """rate_GBps[k], one way, went from port src[k] to port dst[k]; a port's number is node * rails + rail. `point`: one
+    of those that were measured."""
 
     hosts: tuple[str, ...]
     rails: int
     src: np.ndarray
     dst: np.ndarray
     rate_GBps: np.ndarray
+    point: Point | None = None
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,20 @@ class Row:
 
 def rows_of(run: Run, per_node: int | None) -> list[Row]:
     """A row for each sample of more than one rank. `per_node`: ranks of a full node, for imports that tell no hosts."""
-    hosts_of = {}
+    hosts_of, guessed = {}, set()
     for launch in run.launches:
-        hosts = _hosts(launch.header)
-        hosts_of |= {(sample.point.id, sample.launch): hosts for sample in launch.samples}
-    return [_row(s, hosts_of.get((s.point.id, s.launch), {}), per_node) for s in run.samples() if s.point.ranks != 1]
+        hosts, keys = _hosts(launch.header), [(sample.point.id, sample.launch) for sample in launch.samples]
+        hosts_of |= dict.fromkeys(keys, hosts)
+        if _guessed(launch.header):
+            guessed.update(keys)
+    samples = [(s, (s.point.id, s.launch)) for s in run.samples() if s.point.ranks != 1]
+    return [_row(s, hosts_of.get(key, {}), per_node, key in guessed) for s, key in samples]
+
+
+def _guessed(header: dict) -> bool:
+    """Whether an import has guessed the nodes from the ranks, which a profile knows better."""
+    imported = header.get("imported")
+    return isinstance(imported, dict) and imported.get("nodes_assumed") is True
 
 
 def _hosts(header: dict) -> dict[int, str]:
@@ -43,11 +52,11 @@ def _hosts(header: dict) -> dict[int, str]:
     }
 
 
-def _row(sample: Sample, hosts: dict[int, str], per_node: int | None) -> Row:
+def _row(sample: Sample, hosts: dict[int, str], per_node: int | None, guessed: bool) -> Row:
     point = sample.point
     nodes, scope = point.nodes, point.scope
-    # An import of a table without hosts knows how many ranks there were, and no more: 0 nodes.
-    assumed = bool(not nodes and per_node and point.ranks)
+    # An import of a table without hosts knows how many ranks there were, and no more.
+    assumed = bool((guessed or not nodes) and per_node and point.ranks)
     if assumed:
         nodes = -(-point.ranks // per_node)
         scope = "intra" if nodes == 1 else "mixed"

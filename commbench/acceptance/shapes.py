@@ -39,7 +39,8 @@ def dips(rule: Rule, series: dict) -> list[tuple[Verdict, Row]]:
                 rule, subject, level(rule, min(share, 1.0)), min(share, 1.0), count, told if share < 1 else ""
             )
         found[subject].append((made, row))
-    return [min(judged, key=_badness) for judged in found.values()]
+    all_ = [min(judged, key=_badness) for judged in found.values()]
+    return [judged for judged in all_ if judged[0].word != "skip"] or all_  # a soak has one size beside the sweeps
 
 
 def spreads(rule: Rule, series: dict) -> list[tuple[Verdict, Row]]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import asdict, dataclass
 
+from commbench.acceptance.accuse import Accusation
 from commbench.acceptance.metrics import METRICS
 from commbench.errors import BELOW, PASS, UNMEASURED, WRONG, worst
 
@@ -39,15 +40,12 @@ class Verdict:
 
     @property
     def unit(self) -> str:
-        return (
-            METRICS[self.metric].unit
-            if self.check == "value"
-            else {"dip": "of the maximum", "spread": "of the median"}[self.check]
-        )
+        of_check = {"dip": "of the maximum", "spread": "of the median", "inventory": ""}
+        return METRICS[self.metric].unit if self.check == "value" else of_check[self.check]
 
     @property
     def higher_is_better(self) -> bool:
-        return METRICS[self.metric].higher_is_better
+        return self.metric not in METRICS or METRICS[self.metric].higher_is_better
 
     @property
     def tolerance(self) -> str:
@@ -72,7 +70,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All verdicts on a run by one profile. `run_code` is the exit code that the run has of its own."""
+    """All verdicts on a run: `verdicts` by the rules of one profile, `parts` on its nodes, rails and switches beside
+    one another, of which `found` is the evidence. `run_code` is the exit code that the run has of its own."""
 
     run: str
     profile: str
@@ -80,10 +79,17 @@ class Judgement:
     notes: tuple[str, ...] = ()
     run_code: int = PASS
     run_reason: str = ""
+    parts: tuple[Verdict, ...] = ()
+    found: Accusation | None = None
+
+    @property
+    def all(self) -> tuple[Verdict, ...]:
+        """All verdicts; who is guilty stands before what that has slowed."""
+        return self.parts + self.verdicts
 
     @property
     def counts(self) -> dict[str, int]:
-        found = Counter(verdict.word for verdict in self.verdicts)
+        found = Counter(verdict.word for verdict in self.all)
         return {word: found[word] for word in WORDS if found[word]}
 
     @property
@@ -96,18 +102,20 @@ class Judgement:
     @property
     def code(self) -> int:
         """The exit code: 0 pass and warn, 1 fail, 3 where a rule could not be judged or none was; or the run's own."""
-        words = [word for word in self.counts if word != "skip"]
-        return worst([self.run_code, *(CODES[word] for word in words or ["error"])])
+        words = {verdict.word for verdict in self.verdicts} - {"skip"} or {"error"}
+        words |= {verdict.word for verdict in self.parts}
+        return worst([self.run_code, *(CODES[word] for word in words)])
 
     @property
     def reason(self) -> str:
         """Why it is not a pass, in one sentence; "" where it is."""
-        if not set(self.counts) - {"skip"}:
-            return f"nothing of this run is judged by profile {self.profile}"
         bad = [f"{count} {word}" for word, count in self.counts.items() if word in ("error", "fail")]
-        told = [self.run_reason or f"the run itself has exit code {self.run_code}"] * bool(self.run_code)
+        told = []
+        if all(verdict.word == "skip" for verdict in self.verdicts):
+            told.append(f"nothing of this run is judged by profile {self.profile}")
+        told += [self.run_reason or f"the run itself has exit code {self.run_code}"] * bool(self.run_code)
         if bad:
-            first = next(v for word in WORDS[:2] for v in self.verdicts if v.word == word)
+            first = next(v for word in ("fail", "error") for v in self.all if v.word == word)
             told.append(f"{', '.join(bad)}, the first: {first.rule}, {first.subject}")
         return "; ".join(told)
 
@@ -120,5 +128,5 @@ class Judgement:
             "reason": self.reason,
             "counts": self.counts,
             "notes": list(self.notes),
-            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "verdicts": [verdict.to_json() for verdict in self.all],
         }

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from math import exp, log
 from statistics import median
 
-from commbench.acceptance.judge import judge
+from commbench.acceptance.judge import Case, judge_rules, judged_rows
 from commbench.acceptance.profile import Profile
 from commbench.results.store import Run
 
@@ -64,7 +64,7 @@ def _evidence(run: Run, profiles: list[Profile]) -> tuple[Evidence, ...]:
     found = {}
     for profile in profiles:
         of_rule = {rule.name: rule for rule in profile.rule if rule.evidence}
-        verdicts = judge(run, profile).verdicts
+        verdicts = judge_rules(judged_rows(run, profile), Case(run, profile))
         for rule in of_rule.values():
             figures = [v.measured for v in verdicts if v.rule == rule.name and v.measured is not None]
             if figures:

@@ -6,6 +6,7 @@ import re
 from commbench.acceptance.culprits import Part
 from commbench.acceptance.ports import BAR
 
+_SIDE = {None: "", "out": ", sending", "in": ", receiving"}
 _SLOW = {None: "slow in both directions", "out": "slow to send", "in": "slow to receive"}
 
 
@@ -38,6 +39,17 @@ def sentence(part: Part, healthy_GBps: float | None = None) -> str:
         reached += f" ({part.share * healthy_GBps:.3g} of {healthy_GBps:.3g} GB/s)"
     sure = "over 99.99%" if part.confidence > 0.9999 else f"{math.floor(part.confidence * 1e4) / 100:g}%"
     return f"{what}: {reached}, in {part.slow} of {part.met} figures; confidence {sure}"
+
+
+def subject(part: Part) -> str:
+    """What a part is, as the subject of a verdict."""
+    hosts, side = folded(part.hosts), _SIDE[part.side]
+    if part.kind in ("rail", "switch"):
+        return f"rail {part.rail}" if part.kind == "rail" else f"leaf switch {part.name}{side}"
+    if part.kind == "inside":
+        return f"node {hosts}"
+    rail = "" if part.rail is None else f"rail {part.rail} of "
+    return f"{rail}node{'s' * (len(part.nodes) > 1)} {hosts}{side}"
 
 
 def folded(hosts) -> str:

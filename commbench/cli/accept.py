@@ -1,4 +1,4 @@
-"""commbench accept RUN --profile NAME: is it as fast as it should be? Two profiles: which machine is it?"""
+"""commbench accept RUN --profile NAME: is it as fast as it should be, and who is not? Two profiles: which machine?"""
 
 import argparse
 
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="a shipped profile or a TOML file; given twice or more: names the machine, and judges it by that profile",
     )
+    add("--topology", metavar="FILE", help="which node hangs on which leaf switch, as for `commbench isolate`")
     add("--json", action="store_true", help="one JSON object instead of words")
     add("--nagios", action="store_true", help="one line for monitoring; exits 0, 1, 2, 3 for pass, warn, fail, error")
     add("--junit", metavar="FILE", help="also write the verdicts there as JUnit XML")
@@ -44,7 +45,8 @@ def main(args) -> int:
 
     profiles = [load_profile(name) for name in dict.fromkeys(args.profile)]
     run = load_run(newest_run(Path(args.run)))
-    judgements = {profile.name: judge(run, profile) for profile in profiles}
+    topology = Path(args.topology) if args.topology else None
+    judgements = {profile.name: judge(run, profile, topology) for profile in profiles}
     machine = which(run, profiles) if len(profiles) > 1 else None
     judgement = judgements[machine.name if machine and machine.name else profiles[0].name]
     try:

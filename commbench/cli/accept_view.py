@@ -1,10 +1,10 @@
-"""Verdicts on a terminal: what is not a pass first and in full, what passed in a line for each rule."""
+"""Verdicts on a terminal: the guilty parts first, then what else is no pass; what passed in a line for each rule."""
 
 from commbench.acceptance.verdict import Judgement, Verdict
 from commbench.acceptance.verdict_text import sentence
 from commbench.results.nccl_tests import one_line
 
-_MOST = 40  # verdicts of one word that are told in full; --json holds all
+_MOST = 6  # verdicts of one rule and word that are told; --json holds all
 _LISTED = 20  # rules that the run holds nothing for
 
 
@@ -12,13 +12,9 @@ def lines(judgement: Judgement) -> list[str]:
     """The judgement, line by line; the last one is what it amounts to."""
     told = []
     for word in ("fail", "error", "warn"):
-        found = [verdict for verdict in judgement.verdicts if verdict.word == word]
-        for verdict in found[:_MOST]:
-            told += _in_full(verdict)
-        if len(found) > _MOST:
-            told.append(f"{word}   and {len(found) - _MOST} more; --json, --junit or --report hold all")
-    told += _passed(judgement)
-    skipped = list(dict.fromkeys(verdict.rule for verdict in judgement.verdicts if verdict.word == "skip"))
+        told += [line for found in _by_rule(judgement.all, word).values() for line in _in_full(found)]
+    told += [_passed(found) for found in _by_rule(judgement.all, "pass").values()]
+    skipped = list(_by_rule(judgement.all, "skip"))
     if skipped:
         more = f" and {len(skipped) - _LISTED} more" if len(skipped) > _LISTED else ""
         told.append(f"skip   not in the run: {'; '.join(skipped[:_LISTED])}{more}")
@@ -28,27 +24,34 @@ def lines(judgement: Judgement) -> list[str]:
     return [*told, f"{judgement.word}, exit code {judgement.code} ({counted}) by profile {judgement.profile}{reason}"]
 
 
-def _in_full(verdict: Verdict) -> list[str]:
-    told = [f"{verdict.word:5}  {verdict.rule}, {one_line(verdict.subject)}: {one_line(sentence(verdict))}"]
-    told.append(f"       source: {verdict.source}")
-    told += [f"       check: {one_line(thing)}" for thing in verdict.look_at]
-    return told + [f"       again: {one_line(verdict.again)}"] * bool(verdict.again)
+def _by_rule(verdicts, word: str) -> dict[str, list[Verdict]]:
+    found = {}
+    for verdict in verdicts:
+        if verdict.word == word:
+            found.setdefault(verdict.rule, []).append(verdict)
+    return found
 
 
-def _passed(judgement: Judgement) -> list[str]:
-    by_rule = {}
-    for verdict in judgement.verdicts:
-        if verdict.word == "pass":
-            by_rule.setdefault(verdict.rule, []).append(verdict)
-    told = []
-    for rule, found in by_rule.items():
-        first, figures = found[0], sorted(verdict.measured for verdict in found)
-        if len(found) == 1:
-            told.append(f"pass   {rule}, {one_line(first.subject)}: {one_line(sentence(first))}")
-        else:
-            span = f"{figures[0]:.4g} to {figures[-1]:.4g} {first.unit}, {first.tolerance}"
-            told.append(f"pass   {rule}, {len(found)} of them: {span}")
-    return told
+def _in_full(found: list[Verdict]) -> list[str]:
+    """The verdicts of one rule and word; what they have in common stands once, below them."""
+    first = found[0]
+    told = [f"{v.word:5}  {v.rule}, {one_line(v.subject)}: {one_line(sentence(v))}" for v in found[:_MOST]]
+    if len(found) > _MOST:
+        told.append(f"       and {len(found) - _MOST} more; --json, --junit or --report hold all")
+    told.append(f"       source: {first.source}")
+    told += [f"       check: {one_line(thing)}" for thing in first.look_at]
+    return told + [f"       again: {one_line(first.again)}"] * bool(first.again)
+
+
+def _passed(found: list[Verdict]) -> str:
+    first = found[0]
+    if len(found) == 1:
+        return f"pass   {first.rule}, {one_line(first.subject)}: {one_line(sentence(first))}"
+    figures = sorted(verdict.measured for verdict in found if verdict.measured is not None)
+    if not figures:
+        return f"pass   {first.rule}, {len(found)} of them: {one_line(first.note)}"
+    span = f"{figures[0]:.4g} to {figures[-1]:.4g} {first.unit}, {first.tolerance}"
+    return f"pass   {first.rule}, {len(found)} of them: {span}"
 
 
 def which_lines(machine, judgements: dict[str, Judgement]) -> list[str]:

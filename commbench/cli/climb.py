@@ -17,7 +17,7 @@ def climb(run_dir: Path, site, view, code: int, reason: str):
     while True:
         run = load_run(run_dir)
         sound = all(sample.status in ("ok", "skip") for sample in run.samples())
-        if not run.plan.later or not sound or code == HANG:
+        if not run.plan.later or not sound or code == HANG or run.left():
             return run.plan, code, reason
         try:
             plan, told = next_stage(run)

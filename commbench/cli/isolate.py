@@ -34,4 +34,4 @@ def main(args) -> int:
             "`commbench run links`"
         )
     print(json.dumps(to_json(found)) if args.json else "\n".join(lines(found)))
-    return BELOW if found.culprits else PASS
+    return BELOW if found.culprits or found.undetermined else PASS

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from commbench.cli.op_names import OP_NAMES
 from commbench.errors import UsageError
 
+_WITHOUT_TABLE = ("p2p_latency", "p2p_bw", "p2p_bibw", "barrier", "all_to_all_padded", "count_exchange")
 # nccl-tests' program names, with and without _perf, and ours.
-_PROGRAMS = {name: name for name in OP_NAMES if not name.startswith(("p2p", "barrier"))} | {
+_PROGRAMS = {name: name for name in OP_NAMES if name not in _WITHOUT_TABLE} | {
     "alltoall": "all_to_all", "alltoallv": "all_to_all_v", "allreduce": "all_reduce", "allgather": "all_gather",
     "reducescatter": "reduce_scatter",
 }  # fmt: skip
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-a", "--average", type=int, choices=[0, 1, 2, 3], default=1, help="over ranks: 0 rank 0, 1 mean, 2 min, 3 max")
     add("-T", "--timeout", type=float, default=0, help="seconds, 0 for 60")
     add("-J", "--output_file", help="also write all samples as JSON")
+    add("--skew", help="alltoallv: what the busiest rank receives over the mean, such as 1,1.5,2,3,5; a table for each")
+    add("--routing", help="alltoallv: tokens to experts by uniform, zipf:1.2, ...; a table for each")
     add("--backend", choices=["gloo", "nccl", "mpi"], help="default: nccl with GPUs, else gloo")
     add("--iface", help="network interface, such as eth0")
     add("--out", help="folder of the run (default: runs/...)")
@@ -101,6 +104,10 @@ def _as_run(args) -> SimpleNamespace:
         raise UsageError(f"-n {args.iters}: at least 1 timed call is needed")
     if args.warmup_iters < 0 or args.check < 0 or args.cudagraph < 0:
         raise UsageError("-w, -c and -G are 0 or more")
+    if (args.skew or args.routing) and op != "all_to_all_v":
+        raise UsageError(
+            f"--skew and --routing are for alltoallv, whose ranks may send unequal shares; not for {args.op}"
+        )
     ranks = None if args.ngpus is None else args.ngpus * args.nthreads
     return SimpleNamespace(op=op, ranks=ranks, sizes=_sizes(args), roots=args.root)
 
@@ -133,8 +140,13 @@ def _tables(args, wanted, ranks: int) -> dict:
         "timing": "streaming",
         "batch": args.iters,
         "align": 16,
-        "matrix": "equal",
     }
+    if wanted.op == "all_to_all_v" and not (args.skew or args.routing):
+        measure["matrix"] = "equal"
+    if args.skew:
+        measure["skew"] = [_real("--skew", word) for word in args.skew.split(",")]
+    if args.routing:
+        measure["routing"] = args.routing.split(",")
     settings = {
         "iters": 1,
         "warmup": args.warmup_iters,
@@ -150,6 +162,13 @@ def _number(flag: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise UsageError(f"{flag} {text!r} is no whole number") from None
+
+
+def _real(flag: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} is no number") from None
 
 
 def _perf(args, wanted, node_of, site) -> int:
@@ -200,10 +219,12 @@ def _paired(steps, over_ranks: str):
     """Out-of-place and in-place of a size next to each other, as the table prints them."""
     from dataclasses import replace
 
+    from commbench.results.metrics import flow_words
+
     order = {}
     for step in steps:
         point = replace(step[0], over_ranks=over_ranks)
-        key = point.dtype, point.redop, point.root, point.params.get("requested_bytes")
+        key = flow_words(point), point.dtype, point.redop, point.root, point.params.get("requested_bytes")
         order.setdefault(key, []).append((point,))
     for pair in order.values():
         yield from pair

@@ -1,7 +1,7 @@
 """nccl-tests' table, a line as soon as both placements of a size are there."""
 
 from commbench.results import nccl_tests
-from commbench.results.metrics import disturbances
+from commbench.results.metrics import disturbances, flow_words, load_words
 
 
 class PerfView:
@@ -44,6 +44,7 @@ class PerfView:
         if len(waiting) == len(self._placements[row]):
             halves = nccl_tests.half(waiting.get(False)), nccl_tests.half(waiting.get(True))
             self._halves += halves
+            self._flow(sample, next((s for s in waiting.values() if s.samples_us), sample))
             shown = next(
                 (s.point for s, h in zip((waiting.get(False), waiting.get(True)), halves, strict=True) if h),
                 sample.point,
@@ -56,6 +57,12 @@ class PerfView:
                     self.message(
                         f"{'in' if in_place else 'out of'} place, {placed.point.size_bytes} B: {placed.reason}"
                     )
+
+    def _flow(self, sample, measured) -> None:
+        """What traffic the rows from here on are of, where there is more than one kind."""
+        if flow_words(sample.point):
+            told = load_words(measured)
+            self.message(f"Traffic {flow_words(sample.point)}{': each rank ' + told if told else ''}")
 
     def message(self, text: str) -> None:
         """A sentence as a comment line, once."""
@@ -70,4 +77,4 @@ class PerfView:
 
 
 def _row(point) -> tuple:
-    return point.dtype, point.redop, point.root, point.params["requested_bytes"]
+    return flow_words(point), point.dtype, point.redop, point.root, point.params["requested_bytes"]

@@ -3,12 +3,14 @@
 import argparse
 
 from commbench.cli.op_names import OP_NAMES
+from commbench.layers import NAMES as LAYER_NAMES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "operations: " + ", ".join(OP_NAMES) + "\n\n"
+        "operations: " + ", ".join(OP_NAMES) + "\n"
+        "layers: " + ", ".join(LAYER_NAMES) + "\n\n"
         "Starts its own ranks on this machine; under torchrun, srun or mpirun it joins the ranks it finds.\n"
         "examples:\n"
         "  commbench run quick\n"
@@ -18,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  commbench run --resume runs/quick-20260101-120000"
     )
     add = parser.add_argument
-    add("suite", nargs="?", help="a shipped suite (quick, links, ladder, full), a TOML file, or one operation")
+    add("suite", nargs="?", help="a shipped suite (quick, links, ladder, full), a TOML file, one operation or one layer")
     add(
         "-n",
         "--ranks",
@@ -42,7 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", help=what)
     add("--in-place", choices=["no", "yes", "both"], help="send and receive buffer the same")
     add("--split", action="append", help="groups at the same time: 'MOD 8', 'DIV 8', '0,1;2,3'; may be repeated")
+    add("--set", action="append", metavar="OPTION=V[,V]", help="an option of a layer, such as tokens=512,1024")
+    add("--degree", help="layers: groups of so many consecutive ranks, such as 2,4")
     add("--matrix", help="all_to_all_v: equal, ramp, or a CSV file of shares")
+    add("--skew", help="all_to_all_v: what the busiest rank receives over the mean, such as 1,1.5,2,3,5")
+    add("--routing", help="all_to_all_v: tokens to experts by uniform, zipf:1.2, log_normal:1, trace:FILE, ...")
+    for name, what in (
+        ("tokens", "of each rank, such as 4096, or one number for each rank"),
+        ("experts", "experts of all ranks together, default 256"),
+        ("top-k", "experts of a token, default 8"),
+        ("placement", "linear, balanced, balanced:32 (with so many copies of hot experts)"),
+        ("copies", "what moves: selection, rank (each token once), first_hop, second_hop"),
+    ):
+        add(f"--{name}", help=f"with --skew or --routing: {what}")
     add("--iters", type=int, help="exactly this many samples per point (default: until precise enough)")
     add("--warmup", type=int, help="calls before the first sample of each point")
     add("--target", type=float, help="stop when the median's 95%% interval is within this share, default 0.02")

@@ -144,7 +144,8 @@ def ratio_lines(run) -> list[str]:
     """What the run says of links within a node over links between nodes, a line each."""
     if not any(sample.point.scope == "inter" for sample in run.samples()):
         return []
+    from commbench.lab.told import lab_of, set_ratio
     from commbench.models.ratio import datasheet, gpus_of, ratios, sentence
 
-    sheet = datasheet(gpus_of(run))
-    return [sentence(ratio, sheet) for ratio in ratios(run.samples())]
+    sheet, of_lab = datasheet(gpus_of(run)), set_ratio(lab_of(run))
+    return [sentence(ratio, sheet, of_lab) for ratio in ratios(run.samples())]

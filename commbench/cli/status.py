@@ -5,16 +5,26 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="folder of a run, or a folder of runs (the newest counts)")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of words")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="one JSON object instead of words")
+    how.add_argument(
+        "--goes-on",
+        action="store_true",
+        help="print nothing; exit 0 if the newest launch came to its end and `commbench run --resume` would measure "
+        "more, else 1",
+    )
 
 
 def main(args) -> int:
     import json
     from pathlib import Path
 
-    from commbench.results.store import exit_code, is_running, load_run, newest_run
+    from commbench.errors import BELOW, PASS
+    from commbench.results.store import exit_code, goes_on, is_running, load_run, newest_run
 
     run = load_run(newest_run(Path(args.run)))
+    if args.goes_on:
+        return PASS if goes_on(run) else BELOW
     code, reason = exit_code(run)
     samples, wanted = run.samples(), len(run.plan.points()) * run.plan.launches
     counts = {status: sum(s.status == status for s in samples) for status in ("ok", "skip", "wrong", "error")}

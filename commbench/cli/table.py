@@ -6,7 +6,8 @@ rich is imported where it is used, so that a log or `--help` never waits for it.
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, time_us
+from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, flow_words, load_words, time_us
+from commbench.results.layer_metrics import layer_words
 from commbench.results.nccl_tests import number, one_line
 from commbench.results.records import Sample
 from commbench.timing.statistics import relative_half_width
@@ -19,6 +20,7 @@ _KEYS = {
     "ranks": lambda s: str(s.point.ranks),
     "group": lambda s: s.point.group,
     "algorithm": lambda s: s.point.choice,
+    "routing": lambda s: flow_words(s.point),
     "dtype": lambda s: s.point.dtype,
     "timing": lambda s: s.point.timing,
     "place": lambda s: "in" if s.point.in_place else "out",
@@ -50,7 +52,13 @@ def result_table(samples: Sequence[Sample]):
     for name in ("stop", "status"):
         table.add_column(name, overflow="fold")
     order = list(dict.fromkeys(map(_section, samples)))
-    ordered = sorted(samples, key=lambda s: (order.index(_section(s)), s.point.size_bytes, s.point.in_place, s.launch))
+    flows = list(dict.fromkeys(flow_words(s.point) for s in samples))
+
+    def place(s: Sample) -> tuple:
+        flow = flows.index(flow_words(s.point))
+        return order.index(_section(s)), flow, s.point.size_bytes, s.point.in_place, s.launch
+
+    ordered = sorted(samples, key=place)
     for sample, after in zip(ordered, [*ordered[1:], None], strict=True):
         keys = [one_line(_KEYS[name](sample)) for name in columns]
         status = Text(_status(sample), style=_STYLES.get(sample.status, ""))
@@ -96,6 +104,7 @@ def _unusual(sample: Sample):
     point = sample.point
     yield point.group, "all"
     yield point.choice, "library"
+    yield flow_words(point), ""
     yield point.dtype, "float32"
     yield ("sum" if point.redop == "none" else point.redop), "sum"
     yield f"root {max(point.root, 0)}", "root 0"
@@ -117,7 +126,8 @@ def point_line(sample: Sample) -> str:
         checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
         outcome = [
             f"{time} us{spread}",
-            f"busbw {busbw} GB/s",
+            f"busbw {busbw} GB/s" if point.kind in ("collective", "p2p") else layer_words(sample),
+            *filter(None, [load_words(sample)]),
             checked,
             f"stop: {sample.stop_reason}",
             *disturbances(sample),

@@ -1,6 +1,7 @@
 """all_reduce_bench.py of stas00/ml-engineering: a Markdown table of payload, busbw and algbw (GBps of 10^9 bytes).
 
-It prints means of rates, not times, so an imported row has figures and no time. Columns stand in either order.
+It prints means of rates, not times, so an imported row has figures and no time. Columns stand in either order. Older
+versions print a sentence for one payload, and its two rates below it.
 """
 
 import re
@@ -13,18 +14,24 @@ from commbench.importers.samples import nodes_of, sample
 from commbench.importers.text import Lines
 
 _RANKS = re.compile(r"bandwidth of all_reduce over (\d{1,7}) ranks")
+_SENTENCE = re.compile(
+    r"average bandwidth of all_reduce with a ([\d.]{1,12} ?[KMGT]i?B) payload \(\d{1,9} trials, (\d{1,7}) ranks\)"
+)
+_ALONE = re.compile(r"(algbw|busbw): *([\d.]{1,20} ?[GM]Bps|[\d.]{1,20} ?Gbps)")
 _SOFTWARE = re.compile(r"software: torch=([^,\s]{1,40}), cuda=([^,\s]{1,40}), nccl=(\([\d, ]{1,40}\)|\S{1,40})")
 _WITH_UNIT = re.compile(r"([\d.]{1,20}) ?(GBps|GB/s|Gbps|Gb/s|MBps|MB/s)")
 _SCALE = {"GBps": 1.0, "GB/s": 1.0, "Gbps": 0.125, "Gb/s": 0.125, "MBps": 1e-3, "MB/s": 1e-3}
-WORDS = ("busbw", "bandwidth of all_reduce")
+WORDS = ("busbw", "bandwidth of all_reduce")  # "The average bandwidth of all_reduce ..." in every version
 
 
 def starts(text: str) -> bool:
-    return "|" in text and "busbw" in text and "algbw" in text or _RANKS.search(text) is not None
+    if "|" in text and "busbw" in text and "algbw" in text:
+        return True
+    return "all_reduce" in text and (_RANKS.search(text) is not None or _SENTENCE.search(text) is not None)
 
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:
-    test, columns, rows, ranks = None, [], [], given.ranks
+    test, columns, rows, ranks, alone = None, [], [], given.ranks, None
     for line in lines.section("all_reduce_bench"):
         text = line.text.strip()
         if found := _RANKS.search(text):
@@ -32,6 +39,16 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
                 yield _finished(test, rows, ranks, given)
             test, rows, columns = Test("all_reduce_bench", line.number), [], []
             ranks = believed(found[1])
+        elif found := _SENTENCE.search(text):
+            if rows and believed(found[2]) != ranks:
+                yield _finished(test, rows, ranks, given)
+                test, rows = None, []
+            test, ranks, alone = test or Test("all_reduce_bench", line.number), believed(found[2]), {"size": found[1]}
+        elif alone and (found := _ALONE.search(text)):
+            alone[found[1]] = found[2]
+            if parsed := _row(alone):
+                rows.append(parsed)
+                alone = None
         elif starts(text):
             if rows:
                 yield _finished(test, rows, ranks, given)

@@ -3,6 +3,9 @@
 import re
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+# How a locale writes 1048576 and 20.97: an English one groups by commas, others have commas for points.
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,8}(?:\.\d{0,30})?|\d{1,3}(?:\.\d{3}){2,8}", re.ASCII)
+_COMMA = re.compile(r"(?:\d{1,30}|\d{1,3}(?:\.\d{3}){1,8}),(?!\d{3}(?:[eE]|$))\d{1,30}(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 _SIZED = re.compile(r"([\d.]{1,30})\s*(bytes|[KMGT]?i?B?)", re.IGNORECASE | re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -10,8 +13,16 @@ _LARGEST = 1e15  # no tool counts anything beyond it
 NOTHING = ("N/A", "NA", "n/a", "-", "None", "null")  # how tools write "not measured"
 
 
+def plain(text: str) -> str:
+    """A number as any locale writes it, as Python writes it; other text as it is."""
+    if _GROUPED.fullmatch(text):
+        return text.replace(",", "") if "," in text else text.replace(".", "")
+    return text.replace(".", "").replace(",", ".") if _COMMA.fullmatch(text) else text
+
+
 def number(text: str) -> float | None:
     """A believable number from 0 up; None for anything else (bandwidths below 0 were counter overflows)."""
+    text = plain(text)
     if not _NUMBER.fullmatch(text):
         return None
     value = float(text)
@@ -25,6 +36,7 @@ def positive(text: str) -> float | None:
 
 def whole(text: str) -> int | None:
     """A whole number from 0 up; None for anything else."""
+    text = plain(text)
     return int(text) if _WHOLE.fullmatch(text) else None
 
 

@@ -18,7 +18,7 @@ _CHUNK = re.compile(r"(SMs|NVL chunk|RDMA chunk) (\d{1,6})")
 _RANK = re.compile(r"\[rank (\d{1,7})\] (.{1,300})")
 _PART = re.compile(r"(Dispatch \+ combine|Dispatch|Combine) bandwidth: ([\d.]{1,20}) GB/s(?:, (.{1,200}))?")
 _TIME = re.compile(r"(avg_t|min_t|max_t)=([\d.]{1,20}) us")
-_SEND = re.compile(r"(Dispatch|Combine) send/recv time: ([\d.]{1,20}) \+ ([\d.]{1,20}) us")
+_SEND = re.compile(r"(Dispatch|Combine) send/recv time: ([\d.]{1,20})(?: \+ ([\d.]{1,20}))? us")
 _V2 = re.compile(r"\bEP: *(\d{1,6})/(\d{1,6}) \| ([a-z ]{4,40}): (.{1,300})")
 _V2_TIME = re.compile(r"([\d.]{1,20}) us, (\d{1,18}) bytes")
 _COPY = re.compile(r"\b(copy|reduce): ([\d.]{1,20}) GB/s, ([\d.]{1,20}) us")
@@ -59,7 +59,7 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             if not _rank(text, test, given):
                 lines.drop(line, "a line of a rank without a rate or time")
         elif now == "v2":
-            if not _v2(text, test):
+            if not _v2(text, test, given):
                 lines.drop(line, "a line of a rank without a rate or time")
         elif text.strip("`#-") and not text.startswith(("Allocating", "[testing]", "[layout]", "#")):
             lines.drop(line)
@@ -90,7 +90,7 @@ def _add(test: Test, op: str, ranks: int, given: Given, reported: dict, params: 
     reported = {key: value for key, value in reported.items() if value}
     if not reported:
         return False
-    nodes = 1 if params.get("type") == "intranode" else nodes_of(ranks, 0, given)[0]
+    nodes = 1 if params.get("type") == "intranode" else nodes_of(ranks, 0, given, gpus=True)[0]
     test.add(
         sample(op, "deepep", kind="layer", time_us=time_us or None, ranks=ranks, nodes=nodes, reported=reported,
                params=params, dtype=what.pop("dtype", "unknown"), **what)
@@ -129,7 +129,8 @@ def _best(found: re.Match, test: Test, given: Given) -> bool:
     reported = {f"{link}_GBps": rate for link, rate in rates.items()}
     reported["bandwidth_GBps"] = rates.get("rdma") or rates.get("nvlink")
     dtype = {"FP8": "float8_e4m3fn", "BF16": "bfloat16"}.get(found[2] or "", "unknown")
-    made = _add(test, f"moe_{found[1]}", given.ranks, given, reported, {"mode": "normal", **chunks}, dtype=dtype)
+    params = {"mode": "normal", "type": "internode" if "rdma" in rates else "intranode", **chunks}
+    made = _add(test, f"moe_{found[1]}", given.ranks, given, reported, params, dtype=dtype)
     test.rows += made
     return made
 
@@ -145,12 +146,10 @@ def _rank(text: str, test: Test, given: Given) -> bool:
             reported |= {"min_us": times.get("min"), "max_us": times.get("max")}
         elif found := _SEND.search(part):
             op = f"moe_{found[1].lower()}_send_recv"
-            sends, receives = positive(found[2]), positive(found[3])
-            reported = {
-                "send_us": sends,
-                "receive_us": receives,
-                "time_us": sends + receives if sends and receives else None,
-            }
+            sends, receives = positive(found[2]), positive(found[3]) if found[3] else None
+            reported = {"send_us": sends, "receive_us": receives, "time_us": sends and receives and sends + receives}
+            if found[3] is None:  # older versions print the sum
+                reported = {"time_us": sends}
         else:
             continue
         what = {"params": {"mode": "low latency", "rank": int(rank)}, "over_ranks": f"rank {int(rank)}"}
@@ -168,7 +167,7 @@ def _rank(text: str, test: Test, given: Given) -> bool:
     return made
 
 
-def _v2(text: str, test: Test) -> bool:
+def _v2(text: str, test: Test, given: Given) -> bool:
     rank, ranks, name, rest = _V2.search(text).groups()
     own = rest.partition(" | ")[0]
     rates = {_LINK[link]: positive(rate) for rate, link in _RATE.findall(own) if link in _LINK}
@@ -179,7 +178,7 @@ def _v2(text: str, test: Test) -> bool:
     if copy:
         reported |= {f"{copy[1]}_GBps": positive(copy[2]), f"{copy[1]}_us": positive(copy[3])}
     size = int(timed[2]) if timed else 0
-    made = _add(test, f"moe_{name.strip().replace(' ', '_')}", believed(ranks), Given(), reported,
+    made = _add(test, f"moe_{name.strip().replace(' ', '_')}", believed(ranks), given, reported,
                 {"mode": "V2", "rank": int(rank)}, time, size_bytes=size, recv_bytes=size,
                 over_ranks=f"rank {int(rank)}")  # fmt: skip
     test.rows += made
@@ -199,6 +198,8 @@ def _finished(test: Test, given: Given) -> Test:
         sizes = [s.point.size_bytes for s in test.samples if s.point.size_bytes]
         if sizes and min(sizes) != max(sizes):
             test.notes.append(f"the bytes differ from rank to rank: {min(sizes)} to {max(sizes)}")
+    if note := nodes_of(world, 0, given, gpus=True)[1]:
+        test.notes += [note] * any(s.point.params.get("type") != "intranode" for s in test.samples)
     if not world:
         test.notes.append("the number of ranks is not in the file; give it with --ranks")
     return test

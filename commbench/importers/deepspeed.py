@@ -91,7 +91,7 @@ def _began(line: Line, given: Given) -> dict:
         "name": title[1] if title else "",
         "caller": None,
         "ranks": ranks,
-        "nodes": nodes_of(ranks, 0, given),
+        "nodes": nodes_of(ranks, 0, given, gpus=bool(title)),
         "unit": unit,
         "straggler": "straggler" in line.text,
         "unsized": set(),

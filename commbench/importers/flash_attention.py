@@ -8,7 +8,7 @@ from commbench.importers.found import Given, Test
 from commbench.importers.samples import sample
 from commbench.importers.text import Line, Lines
 
-_HEAD = re.compile(r"###(.{1,400}?)###")
+_HEAD = re.compile(r"#{2,3}(.{1,400}?)#{2,3}")
 _SETTING = re.compile(
     r"\b(causal|headdim|batch_size|seqlen\w{0,6}|seq_len|mode|nheads|hdim|dim|dtype|window) ?= ?'?([\w.-]{1,20})'?"
 )
@@ -21,7 +21,7 @@ WORDS = ("seqlen",)
 
 
 def starts(text: str) -> bool:
-    return "###" in text and "seqlen" in text and _HEAD.search(text) is not None
+    return "##" in text and "seqlen" in text and _HEAD.search(text) is not None
 
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:

@@ -11,11 +11,12 @@ MOST_RANKS = 131_072  # a figure beyond it is damage, not a cluster
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller knows and the file may not say. `ranks` and `nodes`: 0 where not known."""
+    """What the caller knows and the file may not say. `ranks` and `nodes`: 0 where not known. `name`: of the file."""
 
     op: str = ""
     ranks: int = 0
     nodes: int = 0
+    name: str = ""
 
 
 @dataclass

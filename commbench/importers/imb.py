@@ -19,7 +19,7 @@ WORDS = ("Benchmarking ", "#repetitions")
 
 
 def starts(text: str) -> bool:
-    return _TITLE.match(text) is not None or ("#bytes" in text and "#repetitions" in text)
+    return _TITLE.match(text) is not None or ("#repetitions" in text and "usec" in text)
 
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:

@@ -10,13 +10,14 @@ from commbench.importers.samples import dtype, nodes_of, sample
 from commbench.importers.text import Line, Lines
 
 _TITLE = re.compile(r"Running benchmark (?:OSU|IMB) ([\w -]{1,60}) with type (\w{1,20}) on (\d{1,7}) MPI ranks")
+_PAIRS = {"pingpong": "Latency", "pingping": "Latency"}
 _UNITS = {"seconds": 1e6, "microseconds": 1.0, "us": 1.0, "s": 1e6, "ms": 1e3}
 _NAME = re.compile(r"(\w{1,40}) ?\(([\w/]{1,20})\)")
 WORDS = ("Running benchmark", "size (bytes)")
 
 
 def starts(text: str) -> bool:
-    return _TITLE.search(text) is not None or (text.startswith("size (bytes),") and "_time" in text)
+    return _TITLE.search(text) is not None or (text.startswith("size (bytes),") and "time" in text)
 
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:
@@ -44,13 +45,15 @@ def _row(line: Line, row: dict, test: Test, title, given: Given) -> bool:
     size, found = whole(row.get("size (bytes)", "")), {}
     for name, cell in row.items():
         named, value = _NAME.fullmatch(name), number(cell)
-        if named and named[1].endswith("_time") and value is not None:
+        if named and named[1] in ("time", "latency") and value is not None:  # of pairs there is one time
+            found["avg"] = value * _UNITS.get(named[2], 0.0)
+        elif named and named[1].endswith("_time") and value is not None:
             found[named[1].removesuffix("_time")] = value * _UNITS.get(named[2], 0.0)
         elif name.startswith("iter") and value is not None:
             found["iterations"] = int(value)
     if size is None or not found.get("avg"):
         return False
-    op, params = operation(title[1]) if title else (given.op or "unknown", {})
+    op, params = operation(_PAIRS.get(title[1].strip().lower(), title[1])) if title else (given.op or "unknown", {})
     ranks = believed(title[3]) if title else given.ranks
     blocks = op in BLOCKS
     test.add(

@@ -8,7 +8,7 @@ NVIDIA/nccl-tests src/*.cu).
 import math
 from collections.abc import Iterable
 
-from commbench.importers.cells import number
+from commbench.importers.cells import number, plain
 from commbench.importers.found import MOST_RANKS
 from commbench.importers.nccl_rows import Half, Row
 from commbench.importers.samples import itemsize
@@ -21,6 +21,7 @@ _SPREAD = 1e-6
 
 def rounded(text: str) -> tuple[float, float]:
     """The lowest and highest value that prints as `text`."""
+    text = plain(text)
     value = float(text)
     mantissa, _, exponent = text.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
@@ -104,10 +105,12 @@ def op_of(rows: list[Row]) -> tuple[str, ...]:
 def _exchange(rows: list[Row]) -> tuple[str, ...]:
     """all_gather or all_to_all: only the latter cannot be checked in place, or has an empty redop column."""
     checks = {place: {_checked(row.halves[place]) for row in rows if place in row.halves} for place in (False, True)}
+    if True in checks[True]:
+        return ("all_gather",)
     if any(row.blank_redop for row in rows) or (checks[False] == {True} and checks[True] == {False}):
         return ("all_to_all",)
     old_without_redop = rows[0].root is None
-    return ("all_gather",) if old_without_redop or True in checks[True] else ("all_gather", "all_to_all")
+    return ("all_gather",) if old_without_redop else ("all_gather", "all_to_all")
 
 
 def _checked(half: Half) -> bool:

@@ -85,7 +85,7 @@ class Told:
     def version_line(self, text: str) -> None:
         """ "NCCL version 2.23.4+cuda12.6" or "RCCL version ..."."""
         if found := _VERSION.search(text):
-            self.library, self.version = found[1], found[2]
+            self.library, self.version = found[1], found[2].removesuffix("+cudaCUDA_MAJOR.CUDA_MINOR")
 
 
 # The cells after which a row may be cut, and which the host's name then follows without a space.

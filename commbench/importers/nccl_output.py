@@ -19,6 +19,7 @@ class Output:
     library: str = ""
     settings: dict = field(default_factory=dict)
     hints: list[int] = field(default_factory=list)
+    said: list[int] = field(default_factory=list)  # numbers of GPUs in sentences above the table
     command_nodes: int = 0
     starts: int = 0
     heads: int = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from commbench.importers.cells import NOTHING, number, whole
+from commbench.importers.cells import NOTHING, number, plain, whole
 from commbench.importers.samples import itemsize
 from commbench.importers.text import Line
 
@@ -75,7 +75,7 @@ def _is_type(text: str) -> bool:
 
 def row_tokens(text: str) -> list[str]:
     """The cells of a line, without a host's label in front and without what a web page put between them."""
-    tokens = [token for token in text.split() if token not in _IGNORED]
+    tokens = [plain(token) for token in text.split() if token not in _IGNORED]
     return tokens[1:] if tokens and tokens[0].endswith(":") else tokens
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from commbench.importers.cells import NOTHING, number, positive
 from commbench.importers.found import MOST_RANKS, Given, Test
+from commbench.importers.names import named_rccl
 from commbench.importers.nccl_infer import (
     TOTALS,
     algbw_range,
@@ -33,6 +34,8 @@ _FUNCTIONS = {
 def samples_of(output: Output, told: Told, given: Given) -> Test:
     """The finished output of one program as a Test; one with a fault where nothing can be used."""
     rccl = output.amd or output.asterisks or output.tool == "rccl-tests" or told.library == "RCCL"
+    silent = not (output.devices or output.tool or output.library or told.library)
+    rccl |= named_rccl(given.name) and silent
     backend = "rccl" if rccl else "nccl"
     test = Test(f"{backend}-tests {output.version}".strip(), output.line)
     test.facts = {**output.settings, "average_busbw_GBps": output.average, "ranks_told": told.ranks or None}
@@ -147,9 +150,10 @@ def _ranks(op: str, rows: list[Row], output: Output, told: Told, given: Given) -
         others = [(listed, "device(s) are listed"), (given.ranks, "were given by --ranks")]
         return proven, [f"{by} says {proven} rank(s), but {n} {what}" for n, what in others if n and n != proven]
     hints = [n for n in (given.ranks, listed, told.ranks, *output.hints) if 0 < n <= MOST_RANKS]
-    allowed = [hint for hint in hints if least <= hint <= most]
+    allowed = [hint for hint in (*hints, *output.said) if least <= hint <= most]
     if allowed:
-        return allowed[0], []
+        told = f"{allowed[0]} rank(s) are taken from a sentence above the table"
+        return allowed[0], [told] * (allowed[0] not in hints)
     between = f"busbw / algbw allows {least} to {most}" if most < MOST_RANKS else "busbw / algbw does not tell it"
     return 0, [f"the number of ranks is not in the file ({between}); give it with --ranks"]
 

@@ -99,7 +99,7 @@ def _next(line: Line, output: Output) -> Output:
 def _heard(texts: list[str], output: Output) -> None:
     """Ranks, nodes and the program as far as command lines and sentences in front of the table tell."""
     for text in texts:
-        output.hints += [int(n) for n in _SAID.findall(text)]
+        output.said += [int(n) for n in _SAID.findall(text)]
         if program := PROGRAM.search(text):
             _command(text, program, output)
 

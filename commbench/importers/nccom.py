@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from commbench.importers.cells import number, whole
 from commbench.importers.found import Given, Test, believed
@@ -11,6 +12,7 @@ from commbench.importers.text import Line, Lines
 
 _COMMAND = re.compile(r"\bnccom-test\b(.{0,400})")
 _WORKERS = re.compile(r"\s(?:-r|--nworkers) +(\d{1,6})\b")
+_NODES = re.compile(r"\s(?:-N|--nnodes|--num-nodes) +(\d{1,5})\b")
 _OPS = {
     "allr": "all_reduce",
     "all_reduce": "all_reduce",
@@ -40,6 +42,8 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
                 test, rows = Test("nccom-test", line.number), []
             op = next((_OPS[word] for word in found[1].split() if word in _OPS), given.op)
             ranks = believed(workers[1]) if (workers := _WORKERS.search(found[1])) else given.ranks
+            if nodes := _NODES.search(found[1]):
+                given = replace(given, nodes=believed(nodes[1]) or given.nodes)
         elif starts(text):
             if rows:
                 yield _finished(test, rows, op, ranks, given)

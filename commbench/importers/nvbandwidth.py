@@ -20,6 +20,7 @@ _ENDS = re.compile(r"\b(CPU|GPU|Host|Device)\(row\) *(<->|->|<-) *(CPU|GPU|Host|
 _ABOUT = re.compile(
     r"^(CUDA Runtime Version|CUDA Driver Version|Driver Version): *(\S{1,40})|^Device (\d{1,4}): (.{1,100})"
 )
+_PROCESS = re.compile(r"^Process \d{1,6} \(([\w.-]{1,253})\): device (\d{1,4}): (.{1,80}?)(?: \(|$)")
 _MOST = 4096  # rows or columns of a matrix
 WORDS = ("nvbandwidth Version", "Running ")
 
@@ -52,6 +53,12 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             sums += _sum(test, found, line)
         elif found := _ABOUT.match(text):
             _about(test, found)
+        elif found := _PROCESS.match(text):
+            node = next((node for node in test.nodes if node["host"] == found[1]), None)
+            if node is None and len(test.nodes) < _MOST:
+                test.nodes.append(node := {"host": found[1], "gpus": []})
+            if node and len(node["gpus"]) < _MOST:
+                node["gpus"].append({"name": found[3]})
         elif now and ("(GB/s)" in text or "(ns)" in text or "(us)" in text):
             now["unit"] = next(unit for unit in ("(GB/s)", "(ns)", "(us)") if unit in text)
             now["ends"], now["columns"] = _ENDS.search(text), None
@@ -106,13 +113,14 @@ def _row(test: Test, now: dict, cells: list[str]) -> bool:
     for column, cell in zip(now["columns"], values):
         value = None if cell in NOTHING else positive(cell)
         if value is not None:
-            test.add(_cell(now["name"], row, column, value, unit, ends and ends.groups()))
+            nodes = len(test.nodes) if now["name"].startswith("multinode") else 1
+            test.add(_cell(now["name"], row, column, value, unit, ends and ends.groups(), nodes))
         elif cell not in NOTHING and (row != column or number(cell) is None):
             test.facts["unread_cells"] = test.facts.get("unread_cells", 0) + 1
     return True
 
 
-def _cell(name: str, row: str, column: str, value: float, unit: str, ends):
+def _cell(name: str, row: str, column: str, value: float, unit: str, ends, nodes: int = 1):
     left, arrow, right = ends or ("row", "->", "column")
     group = f"{left.lower()} {row} {arrow} {right.lower()} {column}"
     key, value = {"(ns)": ("latency_ns", value), "(us)": ("latency_ns", value * 1e3)}.get(
@@ -124,8 +132,8 @@ def _cell(name: str, row: str, column: str, value: float, unit: str, ends):
         kind="link",
         time_us=value / 1e3 if key == "latency_ns" else None,
         ranks=2,
-        nodes=1,
-        scope="intra",
+        nodes=min(nodes, 2),
+        scope=("unknown", "intra", "inter")[min(nodes, 2)],
         members=(),
         group=group,
         dtype="bytes",

@@ -20,6 +20,7 @@ _TITLE = re.compile(
 _ALONE = ("Size", "MB/s", "Messages/s", "Iterations", "Validation")
 _PAIRS = re.compile(r"\[ *(pairs|window size): *(\d{1,7}) *\]")
 _MAXIMUM = re.compile(r"\s-m +(?:\d{1,12}:)?(\d{1,12})\b")
+_ITERATIONS = re.compile(r"\s-i +(?:\d{1,9}:)?(\d{1,9})\b")
 _COLLECTIVES = {
     "allreduce": "all_reduce", "allgather": "all_gather", "allgatherv": "all_gather_v", "alltoall": "all_to_all",
     "alltoallv": "all_to_all_v", "alltoallw": "all_to_all_w", "bcast": "broadcast", "broadcast": "broadcast",
@@ -78,12 +79,15 @@ def _began(line: Line, command: str, given: Given) -> dict:
     ranks, nodes = map(believed, launched(command))
     if not ranks:
         ranks, nodes = given.ranks, given.nodes
+    if device.startswith("_"):  # one-sided: MPI_Put, MPI_Get_accumulate
+        op, device = f"{device[1:].lower()}_{op.removeprefix('p2p_')}", ""
     test = Test(f"OSU micro-benchmarks {version or ''}".strip(), line.number)
     test.facts = {"title": f"{library}{device} {title}".strip(), "command": command[:500] or None}
     return {
         "test": test, "op": op, "params": params | ({"device": device.strip("-").lower()} if device.strip("-") else {}),
         "backend": library.lower(), "ranks": 2 if pair else ranks, "nodes": nodes or given.nodes,
         "columns": None, "dtype": "", "last": None, "given": given, "largest": _MAXIMUM.search(command),
+        "iterations": _ITERATIONS.search(command.partition("osu_")[2]),
     }  # fmt: skip
 
 
@@ -151,6 +155,9 @@ def _row(line: Line, cells: list[str], state: dict, lines: Lines) -> None:
     if blocks:
         params["block_bytes"] = size
     nodes = state["nodes"] or nodes_of(ranks, 0, given)[0]
+    reported = _reported(figures, time, bandwidth, columns)
+    if state["iterations"]:
+        reported.setdefault("iterations", int(state["iterations"][1]))
     failed = row.get("validation", "").lower() == "fail"
     state["test"].add(
         sample(
@@ -164,7 +171,7 @@ def _row(line: Line, cells: list[str], state: dict, lines: Lines) -> None:
             dtype=state["dtype"] or "unknown",
             params=params,
             over_ranks="mean",
-            reported=_reported(figures, time, bandwidth, columns),
+            reported=reported,
             status="wrong" if failed else "ok",
             reason=f"line {line.number}: validation failed" if failed else "",
             wrong=0 if row.get("validation", "").lower() == "pass" else None,
@@ -183,6 +190,7 @@ def _reported(figures: dict, time, bandwidth, columns) -> dict:
         words = _FIRST_WORD.match(name)
         word = words[0] if words else ""
         if word and name.endswith("(us)") and value != time and value:
+            word = re.sub(r"\W+", "_", name.removesuffix("(us)")).strip("_") if word in ("coll", "mpi") else word
             found[f"{word}_us"] = value
         elif word and name.endswith("tail bw(mb/s)"):
             found[f"{word}_GBps"] = value / 1e3

@@ -1,7 +1,7 @@
 """A file of whatever tool as the tests it holds."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commbench.errors import MeasureError
@@ -26,6 +26,7 @@ from commbench.importers import (
 )
 from commbench.importers.found import MOST_SAMPLES, Given, Test
 from commbench.importers.launchers import launched
+from commbench.importers.names import ranks_named
 from commbench.importers.text import Lines, open_lines
 
 # The readers by name. `starts(text)` is true for a line that begins a tool's output, whatever stood before it; such a
@@ -76,8 +77,29 @@ def kind_of(text: str) -> str:
 
 
 def read_file(path: Path, given: Given) -> Imported:
-    """What the file holds. Raises MeasureError, naming the first odd line, when nothing in it can be used."""
-    return read_lines(open_lines(path), given)
+    """What the file holds. Raises MeasureError, naming the first odd line, when nothing in it can be used.
+
+    Where its text tells no number of ranks, its name may.
+    """
+    given = replace(given, name=path.stem)
+    file, named = read_lines(open_lines(path), given), ranks_named(path.stem)
+    if given.ranks or not named or not any(_without_ranks(test) for test in file.tests):
+        return file
+    again = read_lines(open_lines(path), replace(given, ranks=named))
+    tests = tuple(_told(first, second, named) for first, second in zip(file.tests, again.tests, strict=True))
+    return replace(file, tests=tests)
+
+
+def _without_ranks(test: Test) -> bool:
+    return any(sample.point.ranks == 0 for sample in test.samples)
+
+
+def _told(first: Test, second: Test, named: int) -> Test:
+    """The test as it is with the ranks of the file's name, where it was without."""
+    if not _without_ranks(first) or _without_ranks(second):
+        return first
+    second.notes.append(f"the file's name says {named} rank(s)")
+    return second
 
 
 def read_lines(lines: Lines, given: Given) -> Imported:

@@ -14,6 +14,7 @@ from pathlib import Path
 from commbench.errors import PASS, UNMEASURED, WRONG, UsageError, worst
 from commbench.importers.found import Test
 from commbench.importers.read import Imported
+from commbench.importers.samples import ASSUMED
 from commbench.results.plan import Plan, Settings
 from commbench.results.records import SCHEMA
 
@@ -99,6 +100,7 @@ def _header(plan: Plan, file: Imported, test: Test, launch: int) -> dict:
         "versions": {library: version for library, version in test.versions.items() if version},
         "notes": [f"imported from {name}, line {test.line}: {test.tool}", *test.notes, *cut],
         "imported": {"tool": test.tool, "file": name, "line": test.line, "cut": test.cut, "dropped": dropped,
+                     "nodes_assumed": any(note.startswith(ASSUMED) for note in test.notes),
                      "told": {key: value for key, value in test.facts.items() if value is not None}},
     }  # fmt: skip
 

@@ -1,11 +1,13 @@
 """Samples from imported figures: sizes as nccl-tests counts them, and what is not known left open."""
 
 from commbench.importers.found import Given
+from commbench.importers.names import nodes_named
 from commbench.ops import OPS
 from commbench.results.records import Point, Sample
 from commbench.world.dtypes import ALIASES, DTYPES
 
 ONE_NODE = 8  # so many GPUs does a node of today have
+ASSUMED = "no host is named; "
 _LISTED = 4096  # ranks that a point lists one by one; more would make each record a long list
 _PER_RANK = {"all_gather": ("send",), "gather": ("send",), "reduce_scatter": ("recv",), "scatter": ("recv",)}
 
@@ -77,10 +79,16 @@ def itemsize(name: str) -> int | None:
 
 
 def nodes_of(ranks: int, hosts: int, given: Given, gpus: bool = False) -> tuple[int, str]:
-    """(nodes, 0 where not known; what to say of them). `gpus`: each rank has a GPU of its own, and so few of them as
-    any node holds are taken to be in one."""
+    """(nodes, 0 where not known; what to say of them). `gpus`: each rank has a GPU of its own, and a full node ONE_NODE
+    of them: an assumption, which begins with ASSUMED."""
     if hosts or given.nodes:
         return hosts or given.nodes, ""
+    named = nodes_named(given.name)
+    if 0 < named <= ranks:
+        return named, f"the file's name says {named} node(s)"
     if gpus and 0 < ranks <= ONE_NODE:
-        return 1, f"no host is named; {ranks} GPU(s) are taken to be in one node (--nodes says otherwise)"
+        return 1, f"{ASSUMED}{ranks} GPU(s) are taken to be in one node (--nodes says otherwise)"
+    if gpus and ranks and ranks % ONE_NODE == 0:
+        nodes = ranks // ONE_NODE
+        return nodes, f"{ASSUMED}{ranks} GPUs are taken to be in {nodes} nodes of {ONE_NODE} (--nodes says otherwise)"
     return 0, "no host is named, so the number of nodes is not known; give it with --nodes" if ranks else ""

@@ -9,7 +9,7 @@ from commbench.importers.text import Lines
 
 _DEVICE = re.compile(r"(?:GPU|NIC|CPU)\d{1,4}|mlx\d_\w{1,20}|bnxt_re\d{1,3}|irdma\d{1,3}|rocep\w{1,20}|ibp\w{1,20}")
 _CELL = re.compile(r"X|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|SOC|PSB|C2C|N/A|Self")
-_LEGEND = re.compile(r"^\s*(?:X|SYS|NODE|PHB|PXB|PIX|NV#|SOC|PSB|C2C)\s+= ")
+_LEGEND = re.compile(r"^\s*(?:(?:X|SYS|NODE|PHB|PXB|PIX|NV#|SOC|PSB|C2C)\s+= |NIC\d{1,4}: \w)")
 _MOST = 1024  # devices of one node
 WORDS = ("GPU0",)
 
@@ -21,27 +21,28 @@ def starts(text: str) -> bool:
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:
     """One test for each matrix; a sample for each pair of devices, with the path that connects them."""
-    test, columns, rows = None, [], {}
+    test, columns, rows, numa = None, [], {}, {}
     for line in lines.section("topo"):
         words = line.text.split()
         if starts(line.text) and words[1:2] != ["X"]:
             if test:
-                yield _finished(test, columns, rows)
+                yield _finished(test, columns, rows, numa)
             columns = [word for word in words if _DEVICE.fullmatch(word)][:_MOST]
-            test, rows = Test("nvidia-smi topo -m", line.number, unit="pair"), {}
+            test, rows, numa = Test("nvidia-smi topo -m", line.number, unit="pair"), {}, {}
         elif words and words[0] in columns:
             cells = words[1 : 1 + len(columns)]
             if len(cells) == len(columns) and all(_CELL.fullmatch(cell) for cell in cells) and words[0] not in rows:
                 rows[words[0]] = cells
+                numa[words[0]] = next(iter(words[2 + len(columns) :]), "")  # behind the CPU affinity
             else:
                 lines.drop(line, "a row of the matrix that is not complete")
-        elif words and not _LEGEND.match(line.text) and words != ["Legend:"] and line.text.strip("`- "):
+        elif words and not _LEGEND.match(line.text) and words[-1] != "Legend:" and line.text.strip("`- "):
             lines.drop(line)
     if test:
-        yield _finished(test, columns, rows)
+        yield _finished(test, columns, rows, numa)
 
 
-def _finished(test: Test, columns: list[str], rows: dict[str, list[str]]) -> Test:
+def _finished(test: Test, columns: list[str], rows: dict[str, list[str]], numa: dict[str, str]) -> Test:
     gpus = [name for name in columns if name.startswith("GPU")]
     uneven = 0
     for i, first in enumerate(columns):
@@ -66,6 +67,8 @@ def _finished(test: Test, columns: list[str], rows: dict[str, list[str]]) -> Tes
     links = {s.reported["path"] for s in test.samples if s.point.params["kind"] == "GPU-GPU"}
     between = links.pop() if len(links) == 1 else "not uniform" if links else "none"
     test.facts |= {"gpus": len(gpus), "nics": len(columns) - len(gpus), "between_gpus": between}
+    if numbers := {numa[name] for name in gpus if numa.get(name, "").isdigit()}:
+        test.facts["numa_nodes"] = len(numbers)
     test.nodes = [{"host": "not named", "gpus": [{"name": name} for name in gpus]}]
     return test
 

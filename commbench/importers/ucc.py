@@ -67,7 +67,7 @@ def _finished(test: Test, facts: dict, rows: list[tuple[Line, dict]], given: Giv
         return test
     op = operation(facts.get("collective", ""))[0]
     ranks, blocks, note = _ranks(op, rows, given)
-    nodes, where = nodes_of(ranks, 0, given)
+    nodes, where = nodes_of(ranks, 0, given, gpus=facts.get("memory type", "").lower() in ("cuda", "rocm"))
     test.notes += [said for said in (note, where, "no result was checked for wrong data") if said]
     for _, row in rows:
         size = int(row["size"])

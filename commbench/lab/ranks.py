@@ -8,6 +8,7 @@ import time
 
 from commbench.errors import worst
 from commbench.lab.layout import Lab, Rank
+from commbench.lab.told import VARIABLE
 
 _PORT = 29500
 _GRACE_S = 5.0  # for the others to end by themselves after one has failed
@@ -28,8 +29,9 @@ def variables(lab: Lab, rank: Rank) -> dict[str, str]:
 
 
 def meeting(lab: Lab) -> dict[str, str]:
-    """Where the ranks meet, and by which interface; the same for all."""
+    """Where the ranks meet, by which interface, and that it is a lab; the same for all."""
     return {
+        VARIABLE: lab.name,
         "MASTER_ADDR": lab.host(0),
         "MASTER_PORT": str(_PORT),
         "GLOO_SOCKET_IFNAME": "eth0",

@@ -2,11 +2,13 @@
 
 import os
 
+from commbench.lab import told
 from commbench.launch.roll_call import interface_address, loopback_notes
 from commbench.launch.spec import LaunchSpec
 from commbench.measure import now
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA
+from commbench.world import link_class
 from commbench.world.environment import conf_files, differences, environment
 from commbench.world.inventory import infiniband, node_inventory
 from commbench.world.nvml import gpus
@@ -79,6 +81,8 @@ def header(spec: LaunchSpec, plan: Plan, everyone: list[dict]) -> dict:
     # Under one task a node each rank may be the first of its own supervisor; a node's inventory is told once.
     ranks = [{"node": hosts.index(f["host"]), **{k: v for k, v in f.items() if k != "inventory"}} for f in everyone]
     listed = [{**nodes[host], "host": host} for host in hosts if host in nodes]
+    library = spec.seen.get("library", {})
+    lab, classes = told.lab_here(), link_class.summary(ranks, listed, library.get("topology", {}))
     return {
         "record": "header",
         "schema": SCHEMA,
@@ -92,8 +96,10 @@ def header(spec: LaunchSpec, plan: Plan, everyone: list[dict]) -> dict:
         "versions": listed[0]["versions"] if listed else {},
         "nodes": listed,
         "ranks": ranks,
-        "library": spec.seen.get("library", {}),
+        **({"lab": lab.to_json()} if lab else {}),
+        **({"link_classes": classes} if classes else {}),
+        "library": library,
         "rendezvous": {"address": spec.address, "port": spec.port},
         "oversubscribed": any(on_node[host] > nodes[host]["cores"] for host in hosts if host in nodes),
-        "notes": [*spec.notes, *loopback_notes(everyone), *differences(listed)],
+        "notes": [*([told.sentence(lab)] if lab else []), *spec.notes, *loopback_notes(everyone), *differences(listed)],
     }

@@ -24,6 +24,11 @@ class Joined:
     port: int
     source: str
 
+    @property
+    def server(self) -> str:
+        """Where rank 0's store is, as host:port."""
+        return f"{self.address}:{self.port}"
+
 
 def joined_world(environ=None) -> Joined | None:
     """The world this process was started into; None when no launcher did, or for a lone task.

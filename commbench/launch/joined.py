@@ -16,11 +16,14 @@ from datetime import timedelta
 from commbench.errors import HANG, PASS, UNMEASURED, CommbenchError, HangError, MeasureError, disk_sentence
 from commbench.launch.forks import Forks
 from commbench.launch.identity import Joined, resolve
+from commbench.launch.in_time import in_time
 from commbench.launch.spec import LaunchSpec
 from commbench.launch.watch import Outcome, watch
 from commbench.world.progress import Progress
 
 _START_S = 300.0  # thousands of tasks import torch from one disk before the last has come
+_SILENT_S = 60.0  # between launches: rank 0's store answers at once, whatever rank 0 itself is busy with
+_HEARD_S = 5.0  # for the others to tell how a launch ended that has failed: they kill their ranks first
 
 
 def run_joined(me: Joined, timeout: float | None, lead) -> int:
@@ -51,8 +54,14 @@ def _connect(me: Joined, timeout_s: float):
         )
     except RuntimeError as error:
         first = str(error).splitlines()[0]
+        if me.rank == 0:
+            host = socket.gethostname()
+            raise HangError(
+                f"rank 0 is on {host} and does not reach itself at {me.server} (from {me.source}) within "
+                f"{timeout_s:g} s; set MASTER_ADDR to the name or an address of {host}"
+            ) from None
         raise HangError(
-            f"rank {me.rank} of {me.size} cannot reach rank 0 at {me.address}:{me.port} (from {me.source}) "
+            f"rank {me.rank} of {me.size} cannot reach rank 0 at {me.server} (from {me.source}) "
             f"within {timeout_s:g} s: {first}"
         ) from None
     return dist.PrefixStore("commbench", store)
@@ -65,6 +74,7 @@ def _lead(me: Joined, store, timeout_s: float, lead) -> int:
         store.set("host/0", site.host)
         hosts = _collect_hosts(store, me, timeout_s)
         names = list(dict.fromkeys(hosts))
+        site.nodes = len(names)
         code = lead([names.index(host) for host in hosts], site)
     except CommbenchError as error:
         code = error.exit_code
@@ -98,19 +108,20 @@ def follow(me: Joined, store) -> int:
     store.set(f"host/{me.rank}", site.host)
     number = 0
     while True:
-        announced = _await(store, f"launch/{number}")
+        announced = _await(store, f"launch/{number}", me)
         if "exit_code" in announced:
             return announced["exit_code"]
         site.take_part(number, LaunchSpec.from_json(announced["spec"]))
         number += 1
 
 
-def _await(store, key: str) -> dict:
+def _await(store, key: str, me: Joined) -> dict:
     """The JSON of `key`, however long it takes; a leader that is gone closes the store, and that ends the wait."""
     while True:
         try:
-            if store.check([key]):
-                return json.loads(store.get(key))
+            with in_time(_SILENT_S, me.server):
+                if store.check([key]):
+                    return json.loads(store.get(key))
         except RuntimeError:
             raise HangError("rank 0's supervisor is gone") from None
         time.sleep(0.05)
@@ -124,12 +135,23 @@ class JoinedSite:
     def __init__(self, me: Joined, store):
         self.me, self.store = me, store
         self.host = socket.gethostname()
+        self.nodes = 1
         self._number = 0
+        self._mpi_formed = False
+
+    def can_launch(self, backend: str) -> bool:
+        """Whether a launch over `backend` can still be started.
+
+        The ranks of a second MPI world would be given the addresses of the first one's by the launcher's PMIx server,
+        where they are on another node, and connect to nobody or to the wrong rank.
+        """
+        return not (backend == "mpi" and self._mpi_formed and self.nodes > 1)
 
     def launch(self, spec: LaunchSpec, tick) -> Outcome:
         """Rank 0's part: announce the launch, take part in it, and hear how it ended everywhere."""
         if spec.ranks != self.me.size:
             raise MeasureError(f"this point wants {spec.ranks} ranks, the launcher started {self.me.size}")
+        self._mpi_formed |= spec.backend == "mpi"
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("", 0))
@@ -150,21 +172,25 @@ class JoinedSite:
             if time.monotonic() < due[0]:
                 return None
             due[0] = time.monotonic() + max(0.3, self.me.size / 2000)  # one small server answers all of them
+            # Where rank 0 is cut off it comes to its end first, for launchers kill all once one task has failed.
+            patience_s = spec.timeout_s + progress.rows()[0]["allowance_ms"] / 1e3 + 2 * _HEARD_S
             try:
-                return Outcome(**json.loads(self.store.get(key))) if self.store.check([key]) else None
+                with in_time(patience_s, self.me.server):
+                    return Outcome(**json.loads(self.store.get(key))) if self.store.check([key]) else None
             except RuntimeError:
                 return Outcome(HANG, "rank 0's supervisor is gone")
 
         with tempfile.TemporaryDirectory(prefix="commbench-") as scratch:
             spec = replace(spec, scratch=scratch, local_ranks=1)
-            Progress(spec.progress, 1, create=True)
+            progress = Progress(spec.progress, 1, create=True)
             outcome = watch(
                 Forks(spec, [self.me.rank], listener, self.me.local_rank), spec, [self.me.rank], self.host, poll
             )
         try:
-            if outcome.exit_code != PASS:
-                self.store.compare_set(key, "", json.dumps(asdict(outcome)))
-            self.store.set(f"ended/{number}/{self.me.rank}", json.dumps(asdict(outcome)))
+            with in_time(_SILENT_S, self.me.server):
+                if outcome.exit_code != PASS:
+                    self.store.compare_set(key, "", json.dumps(asdict(outcome)))
+                self.store.set(f"ended/{number}/{self.me.rank}", json.dumps(asdict(outcome)))
         except RuntimeError:
             pass  # the leader is gone; there is nobody to tell
         return outcome
@@ -174,7 +200,7 @@ class JoinedSite:
         keys = [f"ended/{number}/{rank}" for rank in range(self.me.size)]
         try:
             # The watches of the others end within the time-out, and at once after one has told of a death.
-            self.store.wait(keys, timedelta(seconds=5 if own.exit_code != PASS else spec.timeout_s + 5))
+            self.store.wait(keys, timedelta(seconds=_HEARD_S + (0 if own.exit_code != PASS else spec.timeout_s)))
         except RuntimeError:
             silent = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
             hosts = {rank: self.store.get(f"host/{rank}").decode() for rank in silent[:16]}

@@ -21,6 +21,10 @@ class LocalSite:
         self.host = socket.gethostname()
         self.nodes = None  # node index per rank; None: all on one node
 
+    def can_launch(self, backend: str) -> bool:
+        """Always: each launch is a world of its own."""
+        return True
+
     def launch(self, spec: LaunchSpec, tick) -> Outcome:
         """Run one launch to its end."""
         ranks = list(range(spec.ranks))

@@ -63,7 +63,7 @@ class Mpirun:
         spec_file = Path(spec.scratch) / "spec.json"
         spec_file.write_text(spec.to_json())
         self._spec, self._progress = spec, Progress(spec.progress, spec.local_ranks)
-        self._log = Path(spec.scratch) / "mpirun.log"
+        self._log = spec.launcher_log
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 mpirun_command(spec.ranks, ["-m", "commbench.launch.mpi_rank", str(spec_file)]),

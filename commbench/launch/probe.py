@@ -44,6 +44,7 @@ def _probe_nccl(plan: Plan, world: WorldKey, site) -> dict:
         return {}
     settings = replace(plan.settings, warmup=0, iters=1, checks=0)
     with tempfile.TemporaryDirectory(prefix="commbench-probe-") as folder:
+        dump, logs = os.path.join(folder, "topology.xml"), os.path.join(folder, "nccl.%h.%p.log")
         short = replace(plan, steps=steps, settings=settings, launches=1)
         short.save(Path(folder) / "plan.json")
         spec = LaunchSpec(
@@ -54,9 +55,23 @@ def _probe_nccl(plan: Plan, world: WorldKey, site) -> dict:
             repetition=1,
             timeout_s=plan.settings.timeout_s,
             forced=dict(world.forced),
-            environment={**_NCCL, "NCCL_DEBUG_FILE": os.path.join(folder, "nccl.%h.%p.log")},
+            environment={**_NCCL, "NCCL_DEBUG_FILE": logs, "NCCL_TOPO_DUMP_FILE": dump},
         )
         if site.launch(spec, lambda: None).exit_code != PASS:
             return {}
         text = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).glob("nccl.*.log")))
-    return {"algorithms": nccl_log.tuning(text, world.ranks), "library": nccl_log.library_facts(text)}
+        library = {**nccl_log.library_facts(text), **topology(Path(dump))}
+    return {"algorithms": nccl_log.tuning(text, world.ranks), "library": library}
+
+
+def topology(dump: Path) -> dict:
+    """{"topology": {"gpus": 8, "nets": 16, "sm": ["90"], "nvlinks_per_gpu": 18}}: what NCCL's dump says of the node of
+    the rank that wrote it; {} without one that can be read. Unverified until a GPU has run it.
+    """
+    from commbench.importers.found import Given
+    from commbench.importers.read import read_file  # all readers of other tools, for this one file of NCCL alone
+
+    try:
+        return {"topology": read_file(dump, Given()).tests[0].facts} if dump.exists() else {}
+    except (CommbenchError, IndexError):
+        return {}

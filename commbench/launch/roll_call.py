@@ -94,6 +94,9 @@ def _objection(everyone: list[dict], spec: LaunchSpec) -> str | None:
                 "each rank needs a GPU of its own; start at most as many ranks on a node as it has GPUs"
             )
         taken[device] = facts["rank"]
+    if spec.backend == "gloo" and not any(facts.get("interface") for facts in everyone):
+        # NCCL and MPI look for a network themselves; Gloo takes the address of the host name, whatever it is.
+        return next(iter(loopback_notes(everyone)), None)
     return None
 
 

@@ -27,10 +27,22 @@ def execute(plan: Plan, run_dir: Path, site, view) -> tuple[int, str]:
     """
     with open(run_dir / "lock", "w") as lock:
         _take(lock, run_dir)
+        waiting = 0
         for repetition, world in ((n, world) for n in range(1, plan.launches + 1) for world in plan.worlds(n)):
-            if _until_done(plan, run_dir, site, view, world, repetition) == HANG:
+            code = _until_done(plan, run_dir, site, view, world, repetition)
+            waiting += code is None
+            if code == HANG:
                 break  # what hung once hangs again; the rows so far stand
-    return exit_code(load_run(run_dir))
+    code, reason = exit_code(load_run(run_dir))
+    return code, _one_world(waiting) if waiting and code == UNMEASURED else reason
+
+
+def _one_world(waiting: int) -> str:
+    """Why launches wait for another start."""
+    return (
+        f"MPI forms one world across nodes for each start by srun or mpirun, so {waiting} launch(es) wait for a start "
+        "each: the same srun or mpirun once more, with --resume (the scripts of `commbench slurm` do that themselves)"
+    )
 
 
 def _take(lock, run_dir: Path) -> None:
@@ -47,8 +59,11 @@ def _take(lock, run_dir: Path) -> None:
     raise UsageError(f"{run_dir} is being measured by another process; wait for it or use another --out")
 
 
-def _until_done(plan, run_dir, site, view, world, repetition) -> int:
-    """Launches of one world until nothing is left. A point that failed is given up, and the rest gets a new launch."""
+def _until_done(plan, run_dir, site, view, world, repetition) -> int | None:
+    """Launches of one world until nothing is left. A point that failed is given up, and the rest gets a new launch.
+
+    Returns the exit code of the last launch, None where another one is needed that `site` cannot start.
+    """
     given_up: set[str] = set()
     seen = None
     steps = [step for step in plan.steps if world_of(step) == world]
@@ -56,6 +71,8 @@ def _until_done(plan, run_dir, site, view, world, repetition) -> int:
         done = load_run(run_dir).finished(repetition) | given_up
         if all(point.id in done for step in steps for point in step):
             return PASS
+        if not site.can_launch(world.backend):
+            return None
         if seen is None:
             seen = probe(plan, world, site)
         outcome = _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen)

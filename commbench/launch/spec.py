@@ -45,6 +45,11 @@ class LaunchSpec:
     def progress(self) -> Path:
         return Path(self.scratch) / "progress"
 
+    @property
+    def launcher_log(self) -> Path:
+        """What the mpirun of its ranks prints, with what they print."""
+        return Path(self.scratch) / "mpirun.log"
+
     def log(self, local_rank: int) -> Path:
         return Path(self.scratch) / f"rank-{local_rank}.log"
 

@@ -106,10 +106,18 @@ def _hang(late, rows, spec, ranks, host) -> Outcome:
     else:
         missing = []
     step = _step_in_flight(rows)
-    where = f"no progress for {spec.timeout_s:g} s (--timeout) in {_stands(rows[late[0]])}"
+    where = f"no progress for {spec.timeout_s:g} s (--timeout) in {_stands(rows[late[0]])}{_said(spec, rows, late)}"
     if missing:
         return Outcome(HANG, f"{where}; waiting for {tell(missing)}", missing, step)
     return Outcome(HANG, f"{where}; all ranks of {host} wait, none is behind", missing, step)
+
+
+def _said(spec, rows, late) -> str:
+    """What mpirun or the first late rank has printed, where it has not got as far as a world."""
+    if rows[late[0]]["phase"] > FORMING:
+        return ""
+    logs = [path for path in (spec.launcher_log, spec.log(late[0])) if path.exists() and path.read_bytes().strip()]
+    return f" (it printed: {last_lines(logs[0], 12)})" if logs else ""
 
 
 def tell(missing: list[dict]) -> str:

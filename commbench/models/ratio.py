@@ -49,12 +49,14 @@ class Ratio:
 def ratios(samples: list[Sample]) -> list[Ratio]:
     """Every ratio that the rows determine, by backend. Rows that are not ok take no part."""
     found = defaultdict(lambda: defaultdict(list))  # (name, backend, how measured): (size, scope): samples
+    alone = {"rail 0"} | ({"rail #0"} if all(sample.point.group != "rail #1" for sample in samples) else set())
     for sample in samples:
-        name = _name(sample)
+        name = _name(sample, alone)
         if name and busbw_GBps(sample):
             point = sample.point
             way = (name, point.backend, point.dtype, point.timing, point.params.get("window"))
-            found[way][point.size_bytes, point.scope].append(sample)
+            asked = point.params.get("requested_bytes")  # three nodes share out a few bytes less
+            found[way][asked if type(asked) is int else point.size_bytes, point.scope].append(sample)
     made = []
     for (name, backend, *_), by_size in found.items():
         both = [size for size, scope in by_size if scope == "intra" and (size, "inter") in by_size]
@@ -64,13 +66,14 @@ def ratios(samples: list[Sample]) -> list[Ratio]:
     return made
 
 
-def _name(sample: Sample) -> str | None:
+def _name(sample: Sample, alone: set[str]) -> str | None:
+    """The ratio that a row belongs to. `alone`: groups of one rank per node that no other rail hindered."""
     point, group = sample.point, sample.point.group
     if sample.status != "ok" or point.algorithm != "library" or point.scope == "mixed":
         return None
     if point.op == "p2p_bw" and group.startswith("pair "):
         return "ratio_p2p"
-    if point.op == "all_gather" and (group.startswith("node #") or group == "rail #0") and point.ranks > 1:
+    if point.op == "all_gather" and (group.startswith("node #") or group in alone) and point.ranks > 1:
         return "ratio_ring"
     return None
 
@@ -103,8 +106,9 @@ def _side(samples: list[Sample]) -> Side:
     return Side(interval.estimate, interval.low, interval.high, groups)
 
 
-def sentence(ratio: Ratio, sheet: tuple[str, float, float] | None) -> str:
-    """The ratio in one line, with both sides, and the datasheet's in both conventions where it is known."""
+def sentence(ratio: Ratio, sheet: tuple[str, float, float] | None, of_lab: float | None = None) -> str:
+    """The ratio in one line, with both sides, and what it is held against where that is known: the datasheet's in both
+    conventions, or that of the rates that were set in a lab."""
     span = "no interval" if ratio.low is None else f"{ratio.low:.4g} to {ratio.high:.4g}, {ratio.label}"
     told = (
         f"{ratio.name} {ratio.value:.4g} ({span}): {ratio.intra.busbw_GBps:.4g} GB/s within a node over "
@@ -113,6 +117,7 @@ def sentence(ratio: Ratio, sheet: tuple[str, float, float] | None) -> str:
     )
     if sheet:
         told += f"; datasheet of {sheet[0]}: {sheet[1]:.3g} one way, {sheet[2]:.3g} as both directions over one"
+    told += f"; set in the lab: {of_lab:.4g}" if of_lab else ""
     return told + ("; oversubscribed, so no measure of the links" if ratio.oversubscribed else "")
 
 

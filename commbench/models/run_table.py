@@ -12,7 +12,9 @@ from commbench.results.metrics import BUSY_CORES
 from commbench.results.records import Sample
 from commbench.results.store import Run
 
-_OF_ONE_POINT = ("requested_bytes", "matrix", "align_bytes", "wanted_world_size", "pieces", "per_node")
+_OF_ONE_POINT = (
+    "requested_bytes", "matrix", "sent", "received", "align_bytes", "wanted_world_size", "pieces", "per_node"
+)  # fmt: skip
 
 
 def from_run(run: Run) -> list[Table]:

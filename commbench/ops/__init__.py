@@ -4,9 +4,11 @@ from commbench.ops import (
     all_gather,
     all_reduce,
     all_to_all,
+    all_to_all_padded,
     all_to_all_v,
     barrier,
     broadcast,
+    count_exchange,
     gather,
     p2p_bibw,
     p2p_bw,
@@ -21,6 +23,6 @@ OPS = {
     module.OP.name: module.OP
     for module in (
         all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, all_to_all_v,
-        sendrecv, p2p_latency, p2p_bw, p2p_bibw, barrier,
+        all_to_all_padded, count_exchange, sendrecv, p2p_latency, p2p_bw, p2p_bibw, barrier,
     )
 }  # fmt: skip

@@ -36,4 +36,5 @@ OP = Op(
     expected=_expected,
     prepare=lambda group, call, send, recv: group.all_to_all_v(send, recv, call.matrix),
     synchronising=False,  # ranks that exchange nothing do not wait for each other
+    by_matrix=True,
 )

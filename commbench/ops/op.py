@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from commbench.ops.pattern import Segment
+from commbench.routing.recipe import matrix_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Call:
     redop: str = "none"
     in_place: bool = False
     window: int = 1
-    matrix: tuple[tuple[int, ...], ...] = ()  # all_to_all_v: elements that rank i sends to rank j
+    matrix: tuple[tuple[int, ...], ...] = ()  # operations by_matrix: elements that rank i sends to rank j
     result_at_front: bool = False  # MPI puts the in-place result of reduce_scatter at the start of the buffer
 
     @property
@@ -36,7 +37,7 @@ def call_of(point) -> Call:
         redop=point.redop,
         in_place=point.in_place,
         window=point.params.get("window", 1),
-        matrix=tuple(tuple(row) for row in point.params.get("matrix", ())),
+        matrix=matrix_of(point.params, len(point.members), point.count),
         result_at_front=point.backend == "mpi",
     )
 
@@ -74,6 +75,8 @@ class Op:
     clock_ranks: Callable[[Call], tuple[int, ...]] | None = None  # ranks whose clock counts; None for all of them
     messages: Callable[[Call], int] = lambda call: 1  # times per sample: a ping-pong holds 2 one-way messages
     windowed: bool = False
+    by_matrix: bool = False  # what each rank sends to each stands in a matrix
+    fixed_dtype: str = ""  # of an operation without a size that moves data: the one type that it moves
 
 
 def whole(call: Call, rank: int) -> tuple[str, int]:

@@ -59,7 +59,7 @@ class Prepared:
     @property
     def checkable(self) -> bool:
         by_design = not self.point.in_place or self.op.in_place_checkable or self.point.backend == "mpi"
-        return self.op.sized and by_design
+        return by_design and (self.op.sized or bool(self.op.fixed_dtype))
 
 
 def _prepare(group, op, point: Point, call, send, recv):

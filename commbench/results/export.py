@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 import numpy as np
 
 from commbench.errors import UsageError
-from commbench.results.metrics import algbw_GBps, busbw_GBps, busbw_interval_GBps, interval_us, time_us
+from commbench.results.metrics import algbw_GBps, busbw_GBps, busbw_interval_GBps, interval_us, load, time_us
 from commbench.results.nccl_tests import (
     PROGRAMS,
     device_lines,
@@ -29,7 +29,7 @@ _RAW = ("samples_us", "parts_us", "rank_median_us", "slowest_count")  # lists; t
 _OUTCOME = [f.name for f in fields(Sample) if f.name not in ("point", *_RAW)]
 # What the rows of one table differ in.
 _SIZES = ("size_bytes", "send_bytes", "recv_bytes", "count", "in_place", "batch", "params")
-_SIZE_PARAMS = ("requested_bytes", "matrix")
+_SIZE_PARAMS = ("requested_bytes", "matrix", "sent", "received")
 
 
 def figures(sample: Sample) -> dict:
@@ -50,6 +50,7 @@ def figures(sample: Sample) -> dict:
         "busbw_GBps": busbw_GBps(sample),
         "busbw_low_GBps": busbw_interval[0],
         "busbw_high_GBps": busbw_interval[1],
+        **(load(sample) or {}),
         **{f"part_{name}_us": float(np.median(part)) for name, part in sample.parts_us.items()},
     }
 

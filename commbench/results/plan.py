@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from operator import index
 from pathlib import Path
 from typing import NamedTuple
@@ -91,12 +91,14 @@ class Plan:
         return [point for step in self.steps for point in step]
 
     def save(self, path: Path) -> None:
-        data = asdict(self)
-        data["steps"] = _listed(self.steps)
-        data["later"] = [[name, _listed(steps)] for name, steps in self.later]
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("steps", "later", "settings")}
+        data = {"schema": SCHEMA, "hash": self.hash, **own, "settings": asdict(self.settings)}
+        told = {key: json.dumps(value) for key, value in data.items()} | {"steps": _lines(self.steps)}
+        told["later"] = f"[{', '.join(f'[{json.dumps(name)}, {_lines(steps)}]' for name, steps in self.later)}]"
+        text = ",\n".join(f" {json.dumps(key)}: {value}" for key, value in told.items())
         draft = path.with_suffix(".tmp")  # a disk that fills up leaves no half of a plan
         try:
-            draft.write_text(json.dumps({"schema": SCHEMA, "hash": self.hash, **data}, indent=1))
+            draft.write_text(f"{{\n{text}\n}}\n")
         except OSError:
             draft.unlink(missing_ok=True)
             raise
@@ -133,9 +135,17 @@ class Plan:
             raise UsageError(f"{path} is not a plan that this commbench wrote: {error!r}") from None
 
 
-def _listed(steps) -> list:
-    return [[point.to_json() | {"id": point.id} for point in step] for step in steps]
+def _lines(steps) -> str:
+    """A line for each step: its first point, then what each other one differs in, for pairs are many and alike."""
+    return "[" + ",".join(f"\n  {json.dumps(list(_told(step)))}" for step in steps) + "]"
+
+
+def _told(step):
+    first, *others = (point.to_json() | {"id": point.id} for point in step)
+    yield first
+    for point in others:
+        yield {key: value for key, value in point.items() if value != first[key]}
 
 
 def _steps(data) -> tuple[tuple[Point, ...], ...]:
-    return tuple(tuple(Point.from_json(point) for point in step) for step in data)
+    return tuple(tuple(Point.from_json({**step[0], **point}) for point in step) for step in data)

@@ -6,8 +6,9 @@ Schema history
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from types import NoneType, UnionType
 
 SCHEMA = 1
 STATUSES = ("ok", "skip", "wrong", "error")
@@ -52,19 +53,23 @@ class Point:
     @cached_property
     def id(self) -> str:
         """The hash of what is measured; the launch and the outcome are no part of it."""
-        what = asdict(self)
+        what = self.to_json()
         for outcome in ("status", "reason"):
             del what[outcome]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict:
-        return asdict(self)
+        return {name: getattr(self, name) for name in _POINT}  # asdict would copy all below it
 
     @staticmethod
     def from_json(data: dict) -> "Point":
-        known = {f.name for f in fields(Point)}
-        point = Point(**{key: value for key, value in data.items() if key in known})
-        return replace(point, members=tuple(point.members))
+        known = {name: data[name] for name in _POINT if name in data}
+        if "members" in known:
+            known["members"] = tuple(known["members"])
+        return Point(**known)
+
+
+_POINT = tuple(f.name for f in fields(Point))
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,10 @@ class Sample:
     slowest_count: in how many samples a rank was the slowest. skew_us: median of (maximum - minimum over ranks of the
     own duration), None where the operation does not synchronise. foreign_cores: how many cores' worth of work other
     programs (and the hypervisor) did on the busiest node meanwhile, None where the time was too short to tell.
-    wrong: elements that differed, None if unchecked.
+    wrong: elements that differed (of a layer: tensors), None if unchecked.
+    parts_us: of a layer, the samples of its parts, each the maximum over ranks: "compute" without its calls, "comm" the
+    calls alone, and others by name. flops: of one step on the rank with most. counted: {"all_reduce": [calls, bytes]}
+    of a step on the first rank. rank_facts: name -> one value per rank, a number or a list of them.
     """
 
     point: Point
@@ -96,6 +104,8 @@ class Sample:
     wrong: int | None = None
     error_max: float | None = None
     flops: float | None = None
+    counted: dict = field(default_factory=dict)
+    rank_facts: dict = field(default_factory=dict)
     algorithm_seen: str = "not observed"
     protocol_seen: str = "not observed"
     status: str = "ok"
@@ -104,31 +114,44 @@ class Sample:
 
     def to_json(self) -> dict:
         line = {"record": "point", "schema": SCHEMA, "id": self.point.id, **self.point.to_json()}
-        own = asdict(self)
-        del own["point"]
-        return {**line, **own}
+        return {**line, **{name: getattr(self, name) for name in _SAMPLE}}
 
     @staticmethod
     def from_json(data: dict) -> "Sample":
         """Raises TypeError for a record whose values cannot be a measurement."""
         _check_types(Point, data)
         _check_types(Sample, data)
-        known = {f.name for f in fields(Sample)} - {"point"}
         samples_us, status = data.get("samples_us", ()), data.get("status", "ok")
         if not isinstance(data.get("launch"), int) or status not in STATUSES or not _times(samples_us):
             raise TypeError("launch is no number, samples_us no list of times, or status none that is known")
         if status in ("ok", "wrong") and not samples_us and not data.get("reported"):
             raise TypeError("a measured point without a sample")
-        own = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
+        own = {name: data[name] for name in _SAMPLE if name in data}
+        own = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}
         return Sample(point=Point.from_json({**data, "status": "ok", "reason": ""}), **own)
+
+
+_SAMPLE = tuple(f.name for f in fields(Sample) if f.name != "point")
 
 
 def _check_types(kind, data: dict) -> None:
     """Raise TypeError for a field of `kind` that does not hold what its annotation says: a journal may come from
     anywhere, and readers rely on it."""
-    for field_ in fields(kind):
-        if field_.name in data and not _fits(data[field_.name], field_.type):
-            raise TypeError(f"{field_.name} is {data[field_.name]!r:.40}")
+    for field_ in kind.__dataclass_fields__.values():
+        if field_.name in data:
+            value = data[field_.name]
+            if not _always_fits(type(value), field_.type) and not _fits(value, field_.type):
+                raise TypeError(f"{field_.name} is {value!r:.40}")
+
+
+@cache
+def _always_fits(of, kind) -> bool:
+    """Whether every value of type `of` is one of `kind`; of numbers and lists that hangs on the value."""
+    if kind in (str, bool, dict, NoneType):
+        return of is kind
+    if kind is float:
+        return of in (int, float)
+    return isinstance(kind, UnionType) and any(_always_fits(of, one) for one in kind.__args__)
 
 
 def _fits(value, kind) -> bool:

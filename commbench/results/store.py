@@ -4,8 +4,8 @@ import fcntl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from commbench.errors import HANG, UNMEASURED, WRONG, UsageError, worst
-from commbench.results.journal import read_lines
+from commbench.errors import HANG, PASS, UNMEASURED, WRONG, UsageError, worst
+from commbench.results.journal import each_record
 from commbench.results.plan import Plan
 from commbench.results.records import SCHEMA, Sample
 
@@ -47,6 +47,11 @@ class Run:
         """Ids of points that need not be measured again in repetition `launch`: all but those in error."""
         return {s.point.id for s in self.samples() if s.launch == launch and s.status != "error"}
 
+    def left(self) -> int:
+        """How many points are still to be measured, those of every launch counted; those in error are among them."""
+        wanted = {point.id for point in self.plan.points()}
+        return sum(len(wanted - self.finished(n)) for n in range(1, self.plan.launches + 1))
+
 
 def load_run(path) -> Run:
     """The run in folder `path`. Raises UsageError when it is none or its records are of another schema."""
@@ -58,9 +63,11 @@ def load_run(path) -> Run:
 
 
 def _load_launch(path: Path) -> Launch:
-    records, _, unreadable = read_lines(path)
-    header, end, verdict, samples, after = {}, {}, {}, [], ()
-    for record in records:
+    header, end, verdict, samples, after, unreadable = {}, {}, {}, [], (), 0
+    for record in each_record(path):
+        if record is None:
+            unreadable += 1
+            continue
         if record.get("schema", SCHEMA) != SCHEMA:
             raise UsageError(f"{path} has schema {record['schema']!r}; this commbench reads schema {SCHEMA}")
         kind = record.get("record")
@@ -118,8 +125,8 @@ def own_exit_code(run: Run) -> tuple[int, str]:
     if not run.launches:
         return HANG, "no launch has begun and none is running"
     ends = [launch.end for launch in run.launches]
-    todo = {p.id for p in run.plan.points()}
-    complete = all(not todo - run.finished(n) for n in range(1, run.plan.launches + 1)) and not run.plan.later
+    left = run.left()
+    complete = not left and not run.plan.later
     samples = run.samples()
     if complete and all(s.status == "skip" for s in samples):
         return UNMEASURED, "every point was skipped"
@@ -135,7 +142,15 @@ def own_exit_code(run: Run) -> tuple[int, str]:
     reasons = [end.get("reason", "") for end in ends if end.get("exit_code") == code and end.get("reason")]
     if run.plan.later and not reasons:
         return code, f"stage {run.plan.later[0][0]!r} and what follows it have not been measured"
+    if left and not reasons and all(s.status in ("ok", "skip") for s in samples):
+        return code, f"{left} point(s) are not measured yet"
     return code, reasons[-1] if reasons else ("" if code == 0 else "see the rows that are not ok")
+
+
+def goes_on(run: Run) -> bool:
+    """Whether another start would measure what is left: the newest launch came to its end, and it was not all."""
+    at_its_end = bool(run.launches) and run.launches[-1].end.get("exit_code") in (PASS, WRONG)
+    return at_its_end and not is_running(run.path) and run.left() > 0
 
 
 def newest_run(path: Path) -> Path:

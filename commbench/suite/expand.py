@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 from commbench.errors import UsageError
 from commbench.ops import OPS, algorithms
 from commbench.ops.capabilities import refusal
 from commbench.ops.op import call_of
 from commbench.results.records import Point
-from commbench.routing import traffic
+from commbench.routing.routing import Unreachable
+from commbench.suite import traffic
 from commbench.suite.groups import NotHere, split_rounds
 from commbench.suite.schema import Measure, Suite
 from commbench.world.dtypes import DTYPES
@@ -38,7 +38,7 @@ def expand(
                 last = world_size - 1
                 raise UsageError(f"root {max(measure.root)} is not in the world, which has ranks 0 to {last}")
             nodes = node_of + node_of[-1:] * (world_size - len(node_of))
-            for step in _steps(measure, backend, world_size, nodes):
+            for step in _steps_of(measure, backend, world_size, nodes):
                 if joined and world_size != ranks:
                     reason = f"wants a world of {world_size} ranks, the launcher started {ranks}"
                     step = tuple(_skipped(point, ranks, reason) for point in step)
@@ -50,7 +50,18 @@ def expand(
         raise UsageError(
             f"nothing would be measured: no [[measure]] of the suite is for backend {' or '.join(backends)}"
         )
+    points = [point for step in steps for point in step]
+    if all(point.kind == "layer" and point.status == "skip" for point in points):
+        raise UsageError(points[0].reason)
     return tuple(steps)
+
+
+def _steps_of(measure: Measure, backend: str, ranks: int, node_of: list[int]):
+    if not measure.layer:
+        return _steps(measure, backend, ranks, node_of)
+    from commbench.suite.layers import layer_steps  # loads torch
+
+    return layer_steps(measure, backend, ranks, node_of)
 
 
 def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
@@ -58,15 +69,16 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
         op = OPS[name]
         algorithm, protocol = algorithms.parse(choice)
         axes = product(
-            measure.dtype if op.sized else ["float32"],
+            measure.dtype if op.sized else [op.fixed_dtype or "float32"],
             measure.redop if op.reduces else ["none"],
             measure.root if op.rooted else [-1],
             _in_place(measure, op),
             measure.timing,
             measure.window if op.windowed else [1],
+            traffic.choices(measure) if op.by_matrix else [None],
             measure.size if op.sized else [0],
         )
-        for dtype, redop, root, in_place, timing, window, size in axes:
+        for dtype, redop, root, in_place, timing, window, flow, size in axes:
             for batch in measure.batch if timing == "streaming" else [1]:
                 point = Point(
                     op=name,
@@ -89,7 +101,7 @@ def _steps(measure: Measure, backend: str, ranks: int, node_of: list[int]):
                     yield (_absent(point, split, size, str(none)),)
                     continue
                 for groups in rounds:
-                    points = [_placed(point, label, own, size, window, measure, node_of) for label, own in groups]
+                    points = [_placed(point, label, own, size, window, flow, measure, node_of) for label, own in groups]
                     # A step is measured or skipped as a whole, so groups that cannot run are a step of their own.
                     for status in ("ok", "skip"):
                         if step := tuple(p for p in points if p.status == status):
@@ -121,8 +133,8 @@ def _rounds(split: str, op, node_of: list[int]):
     return split_rounds(split, node_of)
 
 
-def _placed(point: Point, label: str, members, size: int, window: int, measure: Measure, node_of) -> Point:
-    """The point on one group of a split."""
+def _placed(point: Point, label: str, members, size: int, window: int, flow, measure: Measure, node_of) -> Point:
+    """The point on one group of a split. `flow`: its traffic, where it follows a matrix (suite/traffic.py)."""
     op, n = OPS[point.op], len(members)
     nodes = len({node_of[rank] for rank in members})
     params = {"align_bytes": measure.align} if measure.align > 1 else {}
@@ -130,10 +142,15 @@ def _placed(point: Point, label: str, members, size: int, window: int, measure: 
         params["window"] = window
     if measure.soak_s:
         params["soak_s"] = measure.soak_s
-    if op.name == "all_to_all_v":
-        params["matrix"] = _weights(measure, n)
     scope = "intra" if nodes == 1 else "inter" if nodes == n else "mixed"
     point = replace(point, group=label, members=members, ranks=n, nodes=nodes, scope=scope, params=params)
+    if op.by_matrix:
+        try:
+            params |= traffic.params_of(measure, flow, [node_of[rank] for rank in members])
+        except Unreachable as bound:
+            asked = {key: value for key, value in flow.items() if value not in ("linear", "selection")}
+            params |= asked | {"requested_bytes": size}
+            return replace(point, status="skip", reason=str(bound))
     return at_size(point, size, node_of)
 
 
@@ -147,8 +164,8 @@ def at_size(point: Point, size: int, node_of: list[int]) -> Point:
     if op.count(itemsize * n, n) != itemsize * n:  # an operation on blocks: nccl-tests rounds blocks, not whole buffers
         count -= count % max(1, point.params.get("align_bytes", 1) // itemsize)
     params = {**point.params, "requested_bytes": size} if op.sized else dict(point.params)
-    if op.name == "all_to_all_v":
-        params["matrix"] = [list(row) for row in traffic.scaled(point.params["matrix"], count)]
+    if op.by_matrix:
+        params |= traffic.at_size(point.params, n, count)
     point = replace(point, params=params, count=count)
     reason = refusal(point.backend, point.op, point.dtype, point.redop, point.in_place, n)
     if reason is None and op.group_size and n > op.group_size:
@@ -176,16 +193,5 @@ def at_size(point: Point, size: int, node_of: list[int]) -> Point:
 
 def _elements_of_one_call(op, call, point: Point) -> int:
     """The largest count, or offset between blocks, that a call hands to MPI."""
-    whole = op.name == "all_to_all_v" or point.algorithm.startswith(algorithms.OWN)
+    whole = op.by_matrix or point.algorithm.startswith(algorithms.OWN)
     return op.size(call) if whole else call.count
-
-
-def _weights(measure: Measure, n: int):
-    if isinstance(measure.matrix, str):
-        if measure.matrix in traffic.PRESETS:
-            return traffic.PRESETS[measure.matrix](n)
-        weights, name = traffic.read_csv(Path(measure.matrix)), f"matrix file {measure.matrix}"
-    else:
-        weights, name = measure.matrix, "matrix"
-    traffic.check(weights, n, name)
-    return weights

@@ -117,7 +117,8 @@ def _by_place(word: str, node_of: list[int]) -> list[Group]:
         return [(f"pair {pair[0]},{pair[1]}", tuple(pair))]
     rails = [[members[i] for members in ranks if i < len(members)] for i in range(max(map(len, ranks)))]
     found = [(f"rail #{i}", tuple(sorted(members))) for i, members in enumerate(rails) if len(members) > 1]
-    return found[:1] if word == "rail 0" else found
+    # Alone it is another measurement than beside the other rails, and needs another name.
+    return [("rail 0", members) for _, members in found[:1]] if word == "rail 0" else found
 
 
 def split_groups(split: str, ranks: int) -> list[Group]:

@@ -30,7 +30,7 @@ def needed_bytes(plan: Plan, ranks_per_node: dict[int, int]) -> tuple[int, objec
         sharing = ranks_per_node[world.ranks] if world.backend != "nccl" else 1  # each NCCL rank has a GPU of its own
         total = sharing * (send + recv + copy + _RANK_OVERHEAD)
         if total > needed:
-            needed, heaviest = total, max(points, key=lambda p: p.send_bytes + p.recv_bytes)
+            needed, heaviest = total, max(points, key=lambda p: sum(_held(p)))
     return needed, heaviest
 
 
@@ -46,6 +46,11 @@ def gpu_available_bytes() -> int | None:
 
 def _held(point) -> tuple[int, int]:
     """Bytes of the send and of the receive buffer of one rank; in place, the inner one lies in the outer one."""
+    if point.kind == "layer":
+        from commbench.layers import load
+        from commbench.layers.layer import Place
+
+        return (load(point.op).memory_bytes(point.params, Place(0, point.ranks)), 0) if point.status == "ok" else (0, 0)
     place = OPS[point.op].in_place
     if point.in_place and place is not None:
         outer, _ = place(call_of(point), 0)

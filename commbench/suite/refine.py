@@ -9,7 +9,7 @@ from commbench.results.records import Point
 from commbench.results.store import Run
 from commbench.suite.expand import at_size
 
-_FOLLOWS_SIZE = {"requested_bytes", "matrix", "pieces"}
+_FOLLOWS_SIZE = {"requested_bytes", "matrix", "sent", "received", "pieces"}
 
 
 def refined(run: Run) -> tuple[Plan, int]:

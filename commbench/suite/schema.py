@@ -4,11 +4,23 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from commbench.errors import UsageError
+from commbench.layers import NAMES as LAYERS
 from commbench.ops import OPS
-from commbench.suite.values import algorithm_value, op_value, size_value
+from commbench.routing.recipe import COPIES
+from commbench.suite import traffic
+from commbench.suite.values import algorithm_value, op_value, placement_value, routing_value, size_value
 from commbench.world.dtypes import ALIASES, DTYPES
 
 SHIPPED = Path(__file__).parent
@@ -78,7 +90,10 @@ def _sizes(value):
 class Measure(_Strict):
     """One [[measure]] table. A list sweeps; an axis that an operation does not have does not multiply it."""
 
-    op: Annotated[list[Annotated[str, BeforeValidator(op_value)]], Listed] = Field(min_length=1)
+    op: Annotated[list[Annotated[str, BeforeValidator(op_value)]], Listed] = []
+    layer: Annotated[list[Literal[LAYERS]], Listed] = []
+    set: dict[str, str | bool | int | float | list[str | bool | int | float]] = {}  # options of the layers
+    degree: Annotated[list[PositiveInt], Listed] | None = None  # layers: groups of so many consecutive ranks
     backend: Annotated[list[Literal[BACKENDS]], Listed] | None = None
     ranks: PositiveInt | None = None
     algorithm: Annotated[list[Annotated[str, BeforeValidator(algorithm_value)]], Listed] = ["library"]
@@ -92,9 +107,30 @@ class Measure(_Strict):
     split: Annotated[list[str], Listed] = ["all"]
     window: Annotated[list[PositiveInt], Listed] = [64]
     matrix: str | list[list[float]] = "ramp"
+    skew: Annotated[list[Annotated[float, Field(ge=1)]], Listed] = []  # busiest receiver over the mean
+    routing: Annotated[list[Annotated[str, BeforeValidator(routing_value)]], Listed] = []
+    placement: Annotated[list[Annotated[str, BeforeValidator(placement_value)]], Listed] = ["linear"]
+    copies: Annotated[list[Literal[tuple(COPIES)]], Listed] = ["selection"]
+    # Of every rank, or a number for each of them: no sweep.
+    tokens: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
+    experts: PositiveInt | None = None
+    top_k: PositiveInt = 8
+    masked: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    routing_seed: NonNegativeInt = 0
+    ranks_per_node: PositiveInt | None = None  # declared for a routing's hops; else as the ranks lie
     align: PositiveInt = 1
     soak_s: Annotated[float, Field(gt=0)] | None = None  # samples for so long, whatever the settings say of precision
     stage: Annotated[str, Field(min_length=1, max_length=64)] | None = None  # of a ladder: each waits for those before
+
+    @model_validator(mode="after")
+    def _one_kind(self):
+        if bool(self.op) == bool(self.layer):
+            raise ValueError("give either op or layer, one of the two")
+        if self.op and (self.set or self.degree):
+            raise ValueError("set and degree are for layers; an operation has keys of its own")
+        if contradiction := traffic.problem(self):
+            raise ValueError(contradiction)
+        return self
 
 
 class SettingsTable(_Strict):
@@ -134,8 +170,8 @@ def read_suite(name: str) -> dict:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError):
         raise UsageError(
-            f"there is no suite, suite file or operation {name!r}; suites: {', '.join(shipped_suites())}; "
-            f"operations: {', '.join(OPS)}"
+            f"there is no suite, suite file, operation or layer {name!r}; suites: {', '.join(shipped_suites())}; "
+            f"operations: {', '.join(OPS)}; layers: {', '.join(LAYERS)}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"suite file {path} cannot be read: {error}") from None

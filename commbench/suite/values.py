@@ -2,6 +2,8 @@
 
 from commbench.errors import UsageError
 from commbench.ops import OPS, algorithms
+from commbench.routing.named import parse
+from commbench.routing.recipe import replicas_of
 from commbench.units import parse_size
 
 
@@ -20,4 +22,20 @@ def op_value(value):
 
 def algorithm_value(value):
     algorithms.parse(str(value))
+    return value
+
+
+def routing_value(value):
+    try:
+        parse(str(value))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def placement_value(value):
+    try:
+        replicas_of(str(value))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
     return value

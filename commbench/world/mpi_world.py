@@ -1,6 +1,7 @@
 """MPI through mpi4py's buffer calls (upper case: no pickle, no copy)."""
 
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 from mpi4py import MPI
@@ -13,6 +14,8 @@ from commbench.world.world import World
 _REDOPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 _ARITHMETIC = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
+
+_MOST_KEPT = 4  # communicators of splits at a time: a layer sends over several, rounds of pairs over one each
 
 # Naming the datatype spares mpi4py the look at the array's format: 0.15 us of each call.
 _TYPES = {
@@ -35,6 +38,12 @@ class MpiGroup:
 
     def __init__(self, comm):
         self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
+
+    def start(self):
+        """The calls of layers, which start and wait apart. torch is loaded for them alone."""
+        from commbench.world.mpi_start import MpiStart
+
+        return MpiStart(self.comm)
 
     def scratch(self, count: int):
         return np.zeros(count, dtype=np.uint8)
@@ -143,7 +152,7 @@ class MpiWorld(World):
         self._control = comm.Dup()  # so that control never meets what is timed
         self.align = self._control.Barrier
         self._world_group = MpiGroup(comm)
-        self._made = None
+        self._made = {}  # list of groups: the communicator of this rank's
 
     def reduce(self, array, how):
         result = np.ascontiguousarray(array, dtype=np.float64).copy()
@@ -162,12 +171,15 @@ class MpiWorld(World):
         if groups == [list(range(self.size))]:
             return self._world_group
         colour = next((i for i, members in enumerate(groups) if self.rank in members), None)
-        if self._made is None or self._made[0] != groups:
-            if self._made is not None and self._made[1] != MPI.COMM_NULL:
-                self._made[1].Free()
-            key = 0 if colour is None else groups[colour].index(self.rank)
-            self._made = (groups, self._control.Split(MPI.UNDEFINED if colour is None else colour, key))
-        return None if colour is None else MpiGroup(self._made[1])
+        key = tuple(map(tuple, groups))
+        if key not in self._made:
+            if len(self._made) == _MOST_KEPT:
+                oldest = self._made.pop(next(iter(self._made)))
+                if oldest != MPI.COMM_NULL:
+                    oldest.Free()
+            place = 0 if colour is None else groups[colour].index(self.rank)
+            self._made[key] = self._control.Split(MPI.UNDEFINED if colour is None else colour, place)
+        return None if colour is None else MpiGroup(self._made[key])
 
     def buffer(self, size_bytes):
         return HostBuffer(size_bytes)
@@ -178,15 +190,22 @@ class MpiWorld(World):
         storage = "uint16" if dtype.name == "float16" else dtype.storage
         return buffer.bytes[first * dtype.itemsize : (first + count) * dtype.itemsize].view(storage)
 
-    def binding_us(self, calls: int = 2000) -> float:
+    def binding_us(self, calls: int = 2000, budget_s: float = 0.5) -> float:
         """Microseconds that the Python binding costs in an isolated sample: an Allreduce of 8 bytes on COMM_SELF.
 
-        Taken as samples are, right after an alignment, where the interpreter is as cold as for them. Every rank
-        calls it.
+        Taken as samples are, right after an alignment, where the interpreter is as cold as for them; fewer than
+        `calls`, but 20, where alignments over a slow network would take longer than the budget. Every rank calls it.
         """
         send, recv = np.zeros(2, np.float32), np.zeros(2, np.float32)
         call = MpiGroup(MPI.COMM_SELF).all_reduce(send, recv, "sum")
-        return float(np.median(isolated(call, self.align, calls, lambda i: None)))
+        first = isolated(call, self.align, 20, lambda i: None)
+        self.align()
+        begin = perf_counter()
+        self.align()
+        once_s = float(self.reduce(np.array([perf_counter() - begin]), "max")[0])
+        more = min(calls, int(budget_s / once_s)) - 20
+        found = first if more <= 0 else isolated(call, self.align, more, lambda i: None)
+        return float(np.median(found))
 
     def library(self) -> str:
         return MPI.Get_library_version().splitlines()[0].split(",")[0].strip()

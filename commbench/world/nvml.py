@@ -33,8 +33,9 @@ def gpus(sysfs=Path("/sys")) -> list[dict]:
 def gpu_inventory(nvml, sysfs, log: str | None) -> list[dict]:
     """What `nvml` (the module pynvml) tells of each GPU; a query that fails leaves "not supported" or the error there.
 
-    `nvlink.version` is NVML's own count (6 is NVLink 4.0), `ecc` holds the volatile counts, `throttle` what holds the
-    clocks down now, `xids` how often `log`, the kernel's log, has each XID ("not readable" without a log).
+    `nvlink.version` is NVML's own count (6 is NVLink 4.0), `nvlink.peers` how many active links lead to which PCI
+    address (another GPU's, or a switch's), `ecc` holds the volatile counts, `throttle` what holds the clocks down now,
+    `xids` how often `log`, the kernel's log, has each XID ("not readable" without a log).
     Unverified until a GPU has run it.
     """
     try:
@@ -88,9 +89,8 @@ def _gpu(ask, index: int, log: str | None) -> dict:
     gpu = ask("nvmlDeviceGetHandleByIndex", index)
     if isinstance(gpu, str):
         return {"index": index, "not_read": gpu}
-    bus = ask("nvmlDeviceGetPciInfo", gpu)
-    bus_id = getattr(bus, "busId", bus)
-    pci = pci_address(bus_id.decode(errors="replace") if isinstance(bus_id, bytes) else bus_id) or bus_id
+    bus_id = _bus_id(ask("nvmlDeviceGetPciInfo", gpu))
+    pci = pci_address(bus_id) or bus_id
     memory = ask("nvmlDeviceGetMemoryInfo", gpu)
     return {
         "index": index,
@@ -138,7 +138,27 @@ def _nvlink(ask, gpu) -> dict | str:
         return states[0]
     version = ask("nvmlDeviceGetNvLinkVersion", gpu, links[0])
     errors = {name: _of_links(ask, gpu, links, number) for number, name in enumerate(_LINK_ERRORS)}
-    return {"links": len(links), "active": sum(states[link] for link in links), "version": version, "errors": errors}
+    active = [link for link in links if states[link]]
+    peers = _peers(ask, gpu, active)
+    return {"links": len(links), "active": len(active), "version": version, "peers": peers, "errors": errors}
+
+
+def _peers(ask, gpu, links: list[int]) -> dict[str, int] | str:
+    """{PCI address at the other end: links}; the first answer that is no address in its place."""
+    counts: dict[str, int] = {}
+    for link in links:
+        bus_id = _bus_id(ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, link))
+        pci = pci_address(bus_id)
+        if pci is None:
+            return bus_id
+        counts[pci] = counts.get(pci, 0) + 1
+    return counts
+
+
+def _bus_id(info) -> str:
+    """The address in an nvmlPciInfo_t, or the phrase that stands in its place."""
+    bus_id = getattr(info, "busId", info)
+    return bus_id.decode(errors="replace") if isinstance(bus_id, bytes) else str(bus_id)
 
 
 def _of_links(ask, gpu, links: list[int], number: int) -> int | str:

@@ -16,15 +16,17 @@ _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # display, 3D, other di
 
 def rank_place(local_rank: int, device: str = "cpu", sysfs=Path("/sys"), identify=None) -> dict:
     """What places a rank: host, pid, local_rank, device ("cpu" or "cuda:3"), device_id, device_name, numa, switch,
-    rail, nic, nic_path. What is not known is None.
+    rail, nic, nic_path, pci_path. What is not known is None.
 
     device_id is the GPU's PCI address, or its UUID where torch does not tell the address; switch is the PCI address of
-    the switch the GPU hangs on; rail, nic and nic_path are as in `rails`. A rank on processors has a numa only if all
-    cores it may use lie in one. `identify` is cuda_identity unless given; it is asked only for a GPU.
+    the switch the GPU hangs on; rail, nic and nic_path are as in `rails`; pci_path is the way from the host bridge down
+    to the GPU, "pci0000:15/0000:15:01.0/0000:16:00.0", from which `relation` tells how far two are apart. A rank on
+    processors has a numa only if all cores it may use lie in one. `identify` is cuda_identity unless given; it is asked
+    only for a GPU.
     """
     place = {"host": os.uname().nodename, "pid": os.getpid(), "local_rank": local_rank, "device": device}
     if device == "cpu":
-        unknown = dict.fromkeys(("device_id", "device_name", "switch", "rail", "nic", "nic_path"))
+        unknown = dict.fromkeys(("device_id", "device_name", "switch", "rail", "nic", "nic_path", "pci_path"))
         return {**place, **unknown, "numa": _numa_of_affinity(sysfs)}
     pci, uuid, name = (identify or cuda_identity)(int(device.partition(":")[2]))
     nearest = rails(_hcas(sysfs), sysfs).get(pci, {})
@@ -37,6 +39,7 @@ def rank_place(local_rank: int, device: str = "cpu", sysfs=Path("/sys"), identif
         "rail": nearest.get("rail"),
         "nic": nearest.get("nic"),
         "nic_path": nearest.get("path"),
+        "pci_path": "/".join(pci_path(pci, sysfs)) or None if pci else None,
     }
 
 
@@ -76,7 +79,7 @@ def rails(nics: list[dict], sysfs=Path("/sys")) -> dict[str, dict]:
             chosen[gpu] = nearest[gpu][sharing.index(gpu) * len(nearest[gpu]) // len(sharing)]
     order = list(dict.fromkeys(chosen[gpu]["name"] if gpu in chosen else gpu for gpu in gpus))
     return {
-        gpu: {"rail": order.index(nic["name"]), "nic": nic["name"], "path": _relation(paths[gpu], paths[nic["pci"]])}
+        gpu: {"rail": order.index(nic["name"]), "nic": nic["name"], "path": relation(paths[gpu], paths[nic["pci"]])}
         for gpu, nic in chosen.items()
     }
 
@@ -158,10 +161,12 @@ def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
     return len(os.path.commonprefix([a, b]))
 
 
-def _relation(a: tuple[str, ...], b: tuple[str, ...]) -> str:
+def relation(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:
+    """nvidia-smi's word for the way between two devices whose `pci_path`s these are: PIX, PXB or PHB; None where they
+    share no host bridge."""
     common = _common(a, b)
-    if common == 1:
-        return "PHB"
+    if common <= 1:
+        return "PHB" if common else None
     return "PIX" if max(len(a), len(b)) - common <= 2 else "PXB"  # below one switch: a downstream port and the device
 
 

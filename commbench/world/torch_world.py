@@ -4,6 +4,7 @@ Calls go to the ProcessGroup itself. The functions of torch.distributed add some
 each call and have changed their names between versions; the methods below have not since torch 1.8.
 """
 
+import os
 from datetime import timedelta
 from functools import partial
 
@@ -14,6 +15,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from commbench.world.buffers import CudaBuffer, HostBuffer
 from commbench.world.forced import own_choice
+from commbench.world.torch_start import TorchStart
 from commbench.world.world import World
 
 _REDOPS = {
@@ -25,6 +27,8 @@ _ARITHMETIC = {
     "sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "avg": torch.add,
 }  # fmt: skip
 
+_MOST_KEPT = 4  # lists of NCCL groups at a time: a layer sends over several, rounds of pairs over one each
+
 _NCCL_REDOPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
 
 
@@ -35,6 +39,10 @@ class TorchGroup:
         self.pg, self.rank, self.size, self.device = pg, rank, size, device
         self.piece_bytes = 1 << 20 if device == "cpu" else 0  # of a message that is added on arrival; 0: whole
         self._direct = None  # NCCL communicator of our own, made when first needed
+
+    def start(self):
+        """The calls of layers, which start and wait apart."""
+        return TorchStart(self.pg, self.device)
 
     def scratch(self, count: int):
         return torch.zeros(count, dtype=torch.uint8, device=self.device)
@@ -197,18 +205,26 @@ class TorchWorld(World):
         self.backend, self.rank, self.size = backend, rank, size
         self.device = "cuda" if backend == "nccl" else "cpu"
         self.clock = "cuda_event" if backend == "nccl" else "host"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s))
+        bound = {}
+        if backend == "nccl":
+            # NCCL groups are split off a world that is bound to a device, see split(). torch 2.6 would then poll its
+            # communicators, which the timed calls are not to do.
+            os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "0")
+            bound = {"device_id": torch.device("cuda", torch.cuda.current_device())}
+        limit = timedelta(seconds=timeout_s)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit, **bound)
         everyone = dist.group.WORLD
-        # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one.
-        self._control = dist.new_group() if backend == "nccl" else everyone
         self._world_group = TorchGroup(everyone, rank, size, self.device)
         self._made = {}  # list of groups: the one of this rank
         if self.device == "cpu":
-            self.align = TorchGroup(everyone, rank, size, "cpu").barrier()
+            self._control, self.align = everyone, TorchGroup(everyone, rank, size, "cpu").barrier()
         else:
-            mark = torch.zeros(1, device="cuda")
-            self.align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
-            with own_choice():  # the communicator of control is made now, and no forced algorithm is for it
+            # Decisions on NCCL travel on a communicator of their own, so that they never sit in the timed one, and no
+            # forced algorithm is for it.
+            with own_choice():
+                self._control = dist.new_group()
+                mark = torch.zeros(1, device="cuda")
+                self.align = TorchGroup(self._control, rank, size, "cuda").all_reduce(mark, mark, "sum")
                 self.align()
                 torch.cuda.synchronize()
 
@@ -238,14 +254,31 @@ class TorchWorld(World):
         members = next((members for members in groups if self.rank in members), None)
         key = tuple(map(tuple, groups))
         if key not in self._made:
-            # Gloo has no split; with local synchronisation only the members of a group take part in making it.
-            # torch names it by its members and by how many groups this rank has, so each rank makes one for every new
-            # list of groups, whoever is in none of them one of its own. A group is kept: one that is destroyed and made
-            # again could get its old name, and would read its dead predecessor's addresses in the store.
-            own = members or [self.rank]
-            pg = dist.new_group(own, use_local_synchronization=True)
-            self._made[key] = TorchGroup(pg, own.index(self.rank), len(own), self.device)
+            self._made[key] = self._nccl_group(groups, members) if self.device == "cuda" else self._gloo_group(members)
         return self._made[key] if members else None
+
+    def _nccl_group(self, groups, members):
+        """One communicator split for the whole list, in which every rank of the world takes part; the oldest is
+        destroyed. A split meets through its parent, so nobody can read what a dead group of its name has left in the
+        store. Unverified until a GPU has run it.
+        """
+        if len(self._made) == _MOST_KEPT:
+            oldest = self._made.pop(next(iter(self._made)))
+            if oldest is not None:
+                dist.destroy_process_group(oldest.pg)
+        pg = dist.split_group(split_ranks=[list(group) for group in groups])
+        return TorchGroup(pg, members.index(self.rank), len(members), self.device) if members else None
+
+    def _gloo_group(self, members):
+        """Gloo has no split; with local synchronisation only the members of a group take part in making it.
+
+        torch names it by its members and by how many groups this rank has, so each rank makes one for every new list of
+        groups, whoever is in none of them one of its own. A group is kept: one that is destroyed and made again could
+        get its old name, and would read its dead predecessor's addresses in the store.
+        """
+        own = members or [self.rank]
+        pg = dist.new_group(own, use_local_synchronization=True)
+        return TorchGroup(pg, own.index(self.rank), len(own), self.device)
 
     def buffer(self, size_bytes):
         return CudaBuffer(size_bytes) if self.device == "cuda" else HostBuffer(size_bytes)

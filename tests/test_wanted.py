@@ -1,0 +1,115 @@
+"""`run ladder --profile NAME` measures every size at which the profile judges, so that `accept` never answers error."""
+
+import tomllib
+
+import pytest
+from ladders import climb, cluster, planned
+
+from commbench.acceptance.baseline import baseline
+from commbench.acceptance.judge import judge
+from commbench.acceptance.profile import check_profile, load_profile, profile_names
+from commbench.acceptance.wanted import measures_of
+from commbench.results.store import load_run
+from commbench.suite.schema import check_suite, read_suite
+
+
+def measured_ladder(folder, profile, nodes):
+    """What the ladder leaves of a cluster whose links do what the profile's fabric says."""
+    fabric = profile.links
+    of_domain = fabric.domain_ranks
+    rate = cluster(of_domain, None, fabric.intra.bandwidth_GBps, fabric.inter.bandwidth_GBps)
+    climb(folder, nodes, fabric.ranks_per_node, rate, profile=profile)
+    return load_run(folder)
+
+
+# h100-8x400g has a rule of every kind that the others have.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "h100-8x400g" else pytest.mark.full) for n in profile_names()]
+)
+def test_each_shipped_profile_finds_each_of_its_sizes(tmp_path, name):
+    profile, judged, inapplicable = load_profile(name), set(), {"NVLinks of each GPU"}
+    for nodes in {"gb200-nvl72": (18, 36)}.get(name, (2, 3)):
+        told = judge(measured_ladder(tmp_path / str(nodes), profile, nodes), profile)
+        assert not [v for v in told.all if v.word == "error"]
+        judged |= {v.rule for v in told.verdicts if v.word != "skip"}
+    if name == "gb200-nvl72":
+        inapplicable.add("all_reduce over many racks")  # from 180 trays on
+    assert {rule.name for rule in profile.rule} - judged == inapplicable
+
+
+def test_without_the_profile_the_ladder_lacks_them_and_says_how_to_get_them(tmp_path):
+    climb(tmp_path, 2, 8, cluster(8, None, 370.0, 48.0))
+    told = judge(load_run(tmp_path), load_profile("h100-8x400g"))
+    assert {v.rule for v in told.verdicts if v.word == "error"} >= {"all_reduce in a node", "all_gather in a node"}
+    assert any("`commbench run ladder` with --profile" in note for note in told.notes)
+
+
+def own_profile(*runs):
+    return check_profile(tomllib.loads(baseline(list(runs), "site").toml), "site")
+
+
+def test_a_baseline_of_a_ladder_judges_the_next_ladder(tmp_path):
+    """Also where the sizes do not divide by the ranks: 3 nodes of 2."""
+    climb(tmp_path / "good", 3, 2, cluster())
+    profile = own_profile(load_run(tmp_path / "good"))
+    climb(tmp_path / "next", 3, 2, cluster(), profile=profile)
+    told = judge(load_run(tmp_path / "next"), profile)
+    assert set(told.counts) == {"pass"} and told.code == 0
+    assert {rule.size for rule in profile.rule} == {16 << 20, 64 << 20, 128 << 20, 256 << 20, 1 << 30}
+    climb(tmp_path / "slow", 3, 2, cluster(slow={(2, "out"): 0.5}), profile=profile)
+    assert judge(load_run(tmp_path / "slow"), profile).code == 1
+
+
+PAIR = """name = "x"
+about = "pairs at sizes that the ladder has not"
+[[rule]]
+name = "one size"
+metric = "time_us"
+op = "p2p_latency"
+scope = "inter"
+size = "8"
+expected = 20.0
+fail = 1.5
+source = "a test"
+[[rule]]
+name = "its own"
+metric = "busbw_GBps"
+op = "p2p_bw"
+window = 4
+scope = "inter"
+size = { from = "16M", to = "1G" }
+expected = 48.0
+fail = 0.9
+source = "a test"
+[[rule]]
+name = "another window"
+metric = "busbw_GBps"
+op = "p2p_bw"
+window = 8
+scope = "intra"
+size = { from = "16M", to = "1G" }
+expected = 400.0
+fail = 0.9
+source = "a test"
+"""
+
+
+def test_pairs_are_added_only_where_the_ladder_has_none_of_the_kind(tmp_path):
+    profile = check_profile(tomllib.loads(PAIR), "x")
+    own = check_suite(read_suite("ladder"), "ladder").measure
+    assert [(m["op"], m["split"], m["size"], m.get("window")) for m in measures_of(profile, own)] == [
+        ("p2p_latency", "pair inter", 8, None), ("p2p_bw", "pair intra", 16 << 20, 8),
+    ]  # fmt: skip
+    points = [p for _, steps in planned(2, 2, profile=profile).later for step in steps for p in step]
+    assert sum(p.op == "p2p_latency" for p in points) == 1 and all(p.status == "ok" for p in points)
+
+
+def test_every_key_of_a_rule_reaches_what_is_measured():
+    rule = {"name": "r", "metric": "busbw_GBps", "op": "reduce_scatter", "algorithm": "ring", "protocol": "ll128",
+            "dtype": "bfloat16", "redop": "max", "in_place": True, "timing": "streaming", "backend": "nccl",
+            "size": "1G", "expected": 1.0, "fail": 0.9, "source": "a test"}  # fmt: skip
+    profile = check_profile({"name": "x", "about": "x", "rule": [rule]}, "x")
+    (made,) = check_suite({"name": "x", "measure": measures_of(profile, [])}, "x").measure
+    assert (made.op, made.algorithm, made.dtype, made.redop) == (["reduce_scatter"], ["ring/ll128"], ["bfloat16"], ["max"])
+    assert (made.in_place, made.timing, made.backend, made.size) == ([True], ["streaming"], ["nccl"], [1 << 30])
+    assert (made.stage, made.split) == ("scale", ["all"])  # no scope: the whole world
