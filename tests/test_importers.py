@@ -435,8 +435,12 @@ def test_a_topology_whose_directions_differ():
 
 def test_numbers():
     assert (number("1e-06"), number("12."), number("0")) == (1e-06, 12.0, 0.0)
-    for text in ("-1", "nan", "inf", "1e999", "0x10", "", "1_000", "9" * 40, "1,5", "XXX.XX"):
+    for text in ("-1", "nan", "inf", "1e999", "0x10", "", "1_000", "9" * 40, "1,,5", "1,2,3", "XXX.XX"):
         assert number(text) is None
+    for text, value in {"1,5": 1.5, "1,048,576": 1048576, "1.048.576": 1048576, "1.234,50": 1234.5, "1,2e-05": 1.2e-05,
+                        "1,234.5": 1234.5, "12,345": 12345, "0,710487": 0.710487}.items():  # fmt: skip
+        assert number(text) == value
+    assert (whole("1,048,576"), whole("1.048.576"), whole("1,5")) == (1048576, 1048576, None)
     assert (whole("12"), whole("-1"), whole("1.0"), whole("9" * 30)) == (12, None, None, None)
     assert (sized("32KiB"), sized("1.45 GB"), sized("512B"), sized("10.0 KB")) == (32768, 1556925645, 512, 10240)
     assert (sized("x GB"), sized("-1 GB"), sized("1e9"), listed(True), listed("12.5"), listed(-1)) == (

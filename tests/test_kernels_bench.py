@@ -110,6 +110,7 @@ def test_a_backend_that_raises_is_an_error_with_its_words():
     assert outcome(raises)["backward"].status == "error"
 
 
+@pytest.mark.filterwarnings("ignore")  # torch tells at length why its kernel does not fit
 def test_torch_without_a_kernel_for_a_case_is_no_error():
     found = outcome(backends._sdpa("FLASH_ATTENTION")(replace(CASE, mask=FULL), "cpu"), replace(CASE, dim_v=8))
     assert found["forward"].status == "skip" and "no such kernel for this case" in found["forward"].reason
@@ -170,10 +171,12 @@ def test_more_than_the_memory(monkeypatch):
 def test_the_clock_takes_turns_and_warms_up_by_time():
     taken = []
     calls = [lambda n=n: (taken.append(n), time.sleep(0.002)) for n in range(3)]
-    found = clock.timed(calls, "cpu", StopRule(fixed=5), warmup_s=0.02)
-    assert 5 <= found.warmup <= 10 and len(found.samples_us) == 5 and found.stop_reason == "fixed"
+    begin = time.perf_counter()
+    found = clock.timed(calls, "cpu", StopRule(fixed=5), warmup_s=0.05)
+    assert time.perf_counter() - begin >= 0.06 and 1 <= found.warmup <= 25  # a call takes 2 ms and more
+    assert len(found.samples_us) == 5 and found.stop_reason == "fixed"
     assert taken == [i % 3 for i in range(found.warmup + 5)]
-    assert all(2000 <= sample < 50_000 for sample in found.samples_us)
+    assert min(found.samples_us) >= 2000
 
 
 def test_turns_are_more_than_the_cache(monkeypatch):

@@ -63,6 +63,10 @@ def test_a_head_dim_that_is_no_power_of_two():
     held_to_reference(CAUSAL, 20, 20, dim=48, dim_v=32)
 
 
+def test_query_heads_that_share_key_heads():
+    held_to_reference(CAUSAL, 20, 20, heads=4, kv_heads=2)
+
+
 def test_float16():
     held_to_reference(Mask(7, 0), 24, 24, dtype=torch.float16)
 

@@ -29,9 +29,9 @@ def machine_us(point, node_of, nic_of):
 
 def measured(nodes, per_node, nic_of):
     node_of = [rank // per_node for rank in range(nodes * per_node)]
-    tables = read_suite("moe_traffic")
-    few = [m | {"tokens": 256} if "skew" in m or "routing" in m else m for m in tables["measure"]]
-    suite = check_suite(tables | {"measure": few}, "moe_traffic")
+    tables = read_suite("moe")
+    few = [m | {"tokens": 256} if "skew" in m or "routing" in m else m for m in tables["measure"] if "op" in m]
+    suite = check_suite(tables | {"measure": few}, "moe")
     points = [p for step in expand(suite, len(node_of), ["gloo"], node_of) for p in step if p.status == "ok"]
     return node_of, [
         Sample(p, 1, "2026-01-01T00:00:00Z", samples_us=(machine_us(p, node_of, nic_of),) * 20)

@@ -18,9 +18,9 @@ from commbench.suite.schema import check_suite, read_suite
 
 
 def samples_of(launches=1, slow=None, ranks=4):
-    """The suite moe_traffic on one node where each rank's port moves 10 GB/s; `slow`: a flow that takes twice as long."""
-    tables = read_suite("moe_traffic")
-    few = [m | {"tokens": 128} if "skew" in m or "routing" in m else m for m in tables["measure"]]
+    """The suite moe on one node where each rank's port moves 10 GB/s; `slow`: a flow that takes twice as long."""
+    tables = read_suite("moe")
+    few = [m | {"tokens": 128} if "skew" in m or "routing" in m else m for m in tables["measure"] if "op" in m]
     steps = expand(check_suite(tables | {"measure": few}, "x"), ranks, ["gloo"], [0] * ranks)
     made = []
     for launch in range(1, launches + 1):

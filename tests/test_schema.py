@@ -122,7 +122,7 @@ def test_all_errors_are_told_at_once_with_their_paths():
     )
     assert set(told) == {
         "name", "colour", "launches", "settings.budget_s", "settings.iterations", "measure.0.op.1", "measure.0.size.0",
-        "measure.0.backend.0", "measure.0.ranks", "measure.0.bar", "measure.1.op", "measure.1.size.0",
+        "measure.0.backend.0", "measure.0.ranks", "measure.0.bar", "measure.1.size.0",
         "measure.1.dtype.0",
         "measure.1.root.0",
     }  # fmt: skip
@@ -170,7 +170,24 @@ def test_a_wrong_value_is_told_with_its_path(key, value):
 
 
 _ROUTED = ("tokens", "experts", "top_k", "masked", "routing_seed", "ranks_per_node")
-_ONE = ("ranks", "matrix", "align", "soak_s", "stage", *_ROUTED)  # take one value, no list
+_ONE = ("ranks", "matrix", "align", "soak_s", "stage", "set", *_ROUTED)  # take one value, no list
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({}, "give either op or layer"),
+        ({"op": "all_reduce", "layer": "tensor_parallel"}, "give either op or layer"),
+        ({"op": "all_reduce", "set": {"tokens": 8}}, "set and degree are for layers"),
+        ({"op": "all_reduce", "degree": 2}, "set and degree are for layers"),
+        ({"layer": "tensor_parallell"}, "'tensor_parallel'"),
+        ({"layer": "tensor_parallel", "set": {"tokens": [[1]]}}, "found"),
+    ],
+)
+def test_a_measure_is_of_operations_or_of_layers(given, said):
+    with pytest.raises(UsageError) as told:
+        check_suite({"name": "mine", "measure": [given]}, "a suite")
+    assert said in str(told.value)
 
 
 @pytest.mark.parametrize("key", [key for key in Measure.model_fields if key not in _ONE])

@@ -4,9 +4,11 @@ import re
 import shlex
 from dataclasses import replace
 
+from commbench.acceptance.metrics import IMPORTED
 from commbench.acceptance.profile import Profile
 from commbench.acceptance.rows import Row
 from commbench.acceptance.rule import Rule
+from commbench.ops import OPS
 from commbench.results.nccl_tests import one_line
 from commbench.results.records import Point
 from commbench.units import format_size
@@ -31,7 +33,9 @@ def command_of_pairs(point: Point) -> str:
 
 
 def command_of_point(point: Point) -> str:
-    """`commbench run ...` for a point, or for all of its kind at the same time."""
+    """`commbench run ...` for a point, or for all of its kind at the same time; "" where another tool measures it."""
+    if point.op not in OPS:
+        return ""
     words = ["commbench", "run", one_line(point.op), "--backend", one_line(point.backend)]
     if point.size_bytes:
         words += ["--size", _exact(point.params.get("requested_bytes", point.size_bytes))]
@@ -47,6 +51,8 @@ def command_of_point(point: Point) -> str:
 
 def command_of_rule(rule: Rule, profile: Profile) -> str:
     """`commbench run ...` for what a rule wants and the run lacks; "" where no operation is measured for it."""
+    if rule.op in IMPORTED:
+        return ""
     if rule.op is None:
         return "commbench run links" + (f" --backend {profile.backend}" if profile.backend else "")
     words = ["commbench", "run", rule.op]

@@ -24,7 +24,7 @@ def first_things(rule: Rule, row: Row, verdict: Verdict, run: Run, profile: Prof
     told = [f"{name} was set: repeat without it" for name in _set(run)]
     if row.sample.point.backend in _OF_HOSTS:
         told += _host(row)
-    elif row.nodes > 1:
+    elif row.nodes > 1 or row.sample.point.params.get("type") == "internode" or row.sample.point.backend == "verbs":
         told += _network(row, verdict, profile, library)
     else:
         told += _node(rule, row, profile)

@@ -25,6 +25,9 @@ from commbench.results.store import Run, is_running, own_exit_code
 from commbench.units import format_size
 
 
+_UNKNOWN = {"nic_GBps": "the algorithm was not observed", "tail": "a p99 needs 100 samples"}
+
+
 class Case(NamedTuple):
     """What every verdict is about. `guilty`: for each scope {rank: host} of the nodes that slow such rows down."""
 
@@ -73,7 +76,7 @@ def _remarks(rows: list[Row], verdicts: list[Verdict], profile: Profile) -> list
     told = []
     if all(verdict.word == "skip" for verdict in verdicts):
         points = [row.sample.point for row in rows if row.sample.status != "skip"]
-        held = sorted({f"{point.op} of {point.ranks} ranks over {point.backend}" for point in points})
+        held = sorted({f"{point.op} of {point.ranks or 'unknown'} ranks over {point.backend}" for point in points})
         told.append(f"the run holds {', '.join(held) or 'skipped rows'}; profile {profile.name} has no rule for it")
     if any(verdict.word == "error" and verdict.subject == "the run" for verdict in verdicts):
         told.append("`commbench run ladder` with --profile and this profile measures all that it judges")
@@ -156,7 +159,8 @@ def _judge_point(rule: Rule, repeats: list[Row], case: Case) -> Verdict:
     if beyond:
         word, notes = "error", [beyond]
     elif figure is None:
-        word, notes = "error", [f"{rule.metric} is not known here: the algorithm was not observed"]
+        why = _UNKNOWN.get(rule.metric, "the row does not tell it")
+        word, notes = "error", [f"{rule.metric} is not known here: {why}"]
     else:
         word, notes = level(rule, figure), [_other_algorithm(rule, row), above_the_rate(row, case.profile)]
     if len(ok) < len(repeats):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from commbench.fabrics import Fabric
 from commbench.results import metrics
 from commbench.results.records import Sample
+from commbench.timing.statistics import percentile
 
 
 class Metric(NamedTuple):
@@ -21,16 +22,39 @@ METRICS = {
     "algbw_GBps": Metric("GB/s", True, True, "size over time"),
     "nic_GBps": Metric("GB/s", True, True, "payload of one NIC and direction, as the algorithm loads it"),
     "time_us": Metric("us", False, True, "median time of one call"),
+    "tail": Metric("", False, True, "p99 over median of the calls of a soak"),
+    "bandwidth_GBps": Metric("GB/s", True, True, "what another tool prints as its bandwidth"),
+    "rdma_GBps": Metric("GB/s", True, True, "what DeepEP prints as its bandwidth between nodes"),
     "nvlink_links": Metric("links", True, False, "active NVLinks of the GPU of a node that has fewest"),
     "ratio_ring": Metric("", True, False, "all_gather within a node over one rank of each node"),
     "ratio_p2p": Metric("", True, False, "a pair within a node over a pair between nodes"),
 }
 
 
+# What other tools measure and commbench itself does not.
+IMPORTED = (
+    "rdma_write_bw", "rdma_read_bw", "send_bw", "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce",
+    "moe_dispatch", "moe_combine",
+)  # fmt: skip
+
 # Some rank must take in, or send out, as many bytes as busbw counts, whatever the algorithm is.
 BOUND_BY_A_LINK = (
     "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "broadcast", "reduce", "sendrecv", "p2p_bw",
 )  # fmt: skip
+
+
+def tail(sample: Sample) -> float | None:
+    """p99 over median of the samples; None where it was no soak, or is too short for a p99."""
+    p99 = percentile(sample.samples_us, 99)
+    return p99 / percentile(sample.samples_us, 50) if p99 and "soak_s" in sample.point.params else None
+
+
+def bandwidth_GBps(sample: Sample) -> float | None:
+    return _reported(sample, "bandwidth_GBps")
+
+
+def rdma_GBps(sample: Sample) -> float | None:
+    return _reported(sample, "rdma_GBps")
 
 
 def time_us(sample: Sample) -> float | None:

@@ -65,8 +65,12 @@ def _row(sample: Sample, hosts: dict[int, str], per_node: int | None, guessed: b
 
 def _subject(point, hosts: dict[int, str], nodes: int, scope: str) -> str:
     group = one_line(point.group)
+    if own := next((f"{what} {one_line(point.params[what])}" for what in ("nic", "rank") if what in point.params), ""):
+        return own
     if point.kind == "p2p" and point.ranks == 2 and len(point.members) == 2:
         return _link(point, hosts)
+    if not nodes:
+        return group if group != "all" else f"{point.ranks} ranks" if point.ranks else "the run"
     if scope == "intra":
         return (
             hosts.get(point.members[0], group) if point.members and hosts else "the node" if group == "all" else group

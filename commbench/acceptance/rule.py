@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PositiveInt, Tag, model_validator
 
-from commbench.acceptance.metrics import METRICS
+from commbench.acceptance.metrics import IMPORTED, METRICS
 from commbench.ops import OPS
 from commbench.suite.values import algorithm_value, op_value, size_value
 from commbench.units import format_size
@@ -24,6 +24,11 @@ def _metric(value):
     if not isinstance(value, str) or value not in METRICS:
         raise ValueError(f"there is no metric {value!r}; there are {', '.join(METRICS)}")
     return value
+
+
+def _op(value):
+    """An operation of ours, or one that only other tools measure."""
+    return value if value in IMPORTED else op_value(value)
 
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
@@ -72,7 +77,7 @@ class Rule(Strict):
     name: Text
     metric: Annotated[str, BeforeValidator(_metric)]
     check: Literal["value", "dip", "spread"] = "value"
-    op: Annotated[str, BeforeValidator(op_value)] | None = None
+    op: Annotated[str, BeforeValidator(_op)] | None = None
     algorithm: Annotated[str, BeforeValidator(algorithm_value)] = "library"
     protocol: str | None = None
     scope: Literal["intra", "inter", "mixed"] | None = None
@@ -103,7 +108,7 @@ class Rule(Strict):
             raise ValueError(
                 f"rule {self.name!r}: {self.metric} is one figure of a node or a run; it has no op or size"
             )
-        if metric.of_rows and self.size is None and OPS[self.op].sized:
+        if metric.of_rows and self.size is None and self.op in OPS and OPS[self.op].sized:
             raise ValueError(f"rule {self.name!r} names no size at which {self.metric} is judged")
         if self.check == "value" and self.expected is None and self.minimum is None:
             raise ValueError(f"rule {self.name!r} has neither `expected` nor `minimum`")

@@ -19,6 +19,8 @@ def selects(rule: Rule, row: Row, profile: Profile) -> bool:
             asked = profile.backend
         if asked is not None and asked != (row.scope if key == "scope" else getattr(point, key)):
             return False
+    if rule.metric == "tail" and "soak_s" not in point.params:
+        return False
     if rule.window is not None and point.params.get("window") != rule.window:
         return False
     return within(row.nodes, rule.nodes) and within(point.ranks, rule.ranks)

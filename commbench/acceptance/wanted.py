@@ -12,16 +12,20 @@ _PLACE = {
 _PAIR = {"intra": "pair intra", "inter": "pair inter", None: "pair inter"}
 _SPLITS_OF_PAIRS = {"rail pairs": "inter", "node pairs": "inter", "pair inter": "inter", "pair intra": "intra"}
 
+_SOAK_S = 180
 _LARGEST_BYTES = 8 << 30  # and as much again to receive it
 
 
 def measures_of(profile: Profile, measures: list[Measure]) -> list[dict]:
     """[[measure]] tables for the rules of `profile` on rows. Of a rule on pairs nothing where `measures` have pairs of
     that kind, else one pair: all of them at each size would take too long."""
-    rules = [rule for rule in profile.rule if rule.op]
+    rules = [rule for rule in profile.rule if rule.op in OPS]
+    soaks = [rule for rule in rules if rule.metric == "tail"]
+    rules = [rule for rule in rules if rule.metric != "tail"]
     found = [_measure(rule) for rule in rules if OPS[rule.op].group_size != 2 and rule.scope in _PLACE]
     pairs = [rule for rule in rules if OPS[rule.op].group_size == 2 and rule.scope in _PAIR]
-    return found + [_pair(rule) for rule in pairs if not any(_holds(measure, rule) for measure in measures)]
+    found += [_pair(rule) for rule in pairs if not any(_holds(measure, rule) for measure in measures)]
+    return found + [_soak(rule) for rule in soaks if not any(_soaks(measure, rule) for measure in measures)]
 
 
 def _measure(rule: Rule) -> dict:
@@ -33,6 +37,15 @@ def _pair(rule: Rule) -> dict:
     size = rule.size if isinstance(rule.size, int) else rule.size.from_
     window = {"window": rule.window} if rule.window else {}
     return {"stage": "pairs", "split": _PAIR[rule.scope], "size": size, **window, **_what(rule)}
+
+
+def _soak(rule: Rule) -> dict:
+    size = rule.size if isinstance(rule.size, int) else rule.size.from_
+    return {"stage": "soak", "size": size, "soak_s": _SOAK_S, **_what(rule)}
+
+
+def _soaks(measure: Measure, rule: Rule) -> bool:
+    return bool(measure.soak_s) and rule.op in measure.op and any(rule.holds_size(size) for size in measure.size)
 
 
 def _holds(measure: Measure, rule: Rule) -> bool:

@@ -19,7 +19,7 @@ _CHECKS = ("#wrong", "error", "errors")
 _TIMES = ("time", "cputime")
 _TEXTS = ("algo", "proto", "nchannels", "timestamp")
 _OF_A_HALF = (*_TIMES, *_CHECKS, "algbw", "busbw", "hipevt")
-_IGNORED = ("-", "|", "||", ">", "#")
+_IGNORED = ("-", ">", "#")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _is_type(text: str) -> bool:
 
 def row_tokens(text: str) -> list[str]:
     """The cells of a line, without a host's label in front and without what a web page put between them."""
-    tokens = [plain(token) for token in text.split() if token not in _IGNORED]
+    tokens = [plain(token) for token in text.replace("|", " ").split() if token not in _IGNORED]
     return tokens[1:] if tokens and tokens[0].endswith(":") else tokens
 
 

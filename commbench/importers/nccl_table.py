@@ -63,9 +63,9 @@ def machines(devices: list[dict]) -> tuple[list[dict], list[dict]]:
     number = {host: i for i, host in enumerate(dict.fromkeys(device["host"] for device in devices))}
     gpus: dict[str, dict] = {host: {} for host in number}  # in their order, each once
     for device in devices:
-        gpus[device["host"]][device["device_name"], device["device_id"]] = None
+        gpus[device["host"]][device["device_name"], device["device_id"], device["device"]] = None
     nodes = [
-        {"host": host, "gpus": [{"name": name, "pci": pci} for name, pci in listed]} for host, listed in gpus.items()
+        {"host": host, "gpus": [{"name": name, "pci": pci} for name, pci, _ in listed]} for host, listed in gpus.items()
     ]
     return nodes, [{"node": number[device["host"]], **device} for device in devices]
 

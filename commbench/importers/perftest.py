@@ -115,7 +115,8 @@ def _add(test: Test, size: int, reported: dict, printed: dict, key) -> bool:
         return False
     printed[key] = True
     facts = test.facts
-    params = {name: facts[name] for name in ("number_of_qps", "transport_type", "connection_type", "mtu", "link_type",
+    params = {"nic": facts["device"]} if facts.get("device") else {}
+    params |= {name: facts[name] for name in ("number_of_qps", "transport_type", "connection_type", "mtu", "link_type",
                                              "tx_depth", "post_list", "sl") if name in facts}  # fmt: skip
     if facts.get("bidirectional"):
         params["bidirectional"] = True
@@ -144,7 +145,7 @@ def from_json(text: str, data, line: int) -> Test:
         facts = {part[1].strip(): part[2].strip() for part in found if part}
     test = Test("perftest (JSON)", line)
     name = facts.get("test", "rdma").lower().removesuffix("_test").replace("_bw", "_bw")
-    test.facts = {"op": name, "device": facts.get("Device")}
+    test.facts = {"op": name, "device": facts.get("Device") or None}
     names = {"number_of_qps": "Number_of_qps", "transport_type": "Transport_type", "connection_type": "Connection_type",
              "mtu": "Mtu", "link_type": "Link_type", "tx_depth": "TX_depth"}  # fmt: skip
     test.facts |= {ours: facts[theirs] for ours, theirs in names.items() if theirs in facts}

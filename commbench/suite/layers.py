@@ -13,13 +13,17 @@ from commbench.suite.groups import NotHere, split_rounds
 def layer_steps(measure, backend: str, ranks: int, node_of: list[int]):
     """The steps of `measure` (suite/schema.py) for its layers; what cannot be is a point of status "skip".
 
-    Raises UsageError for a key that a layer does not have, or a value of another kind than its default.
+    Raises UsageError for an option that a layer does not have, or a value of another kind than its default.
     """
     for name, split, dtype in product(measure.layer, _splits(measure, ranks), measure.dtype):
         record = load(name)
         keys, lists = zip(*_checked(record, measure.set).items())
         for values in product(*lists):
             params = dict(zip(keys, values)) | {"dtype": dtype}
+            if isinstance(split, int):
+                reason = f"degree {split} does not divide the {ranks} ranks of the world"
+                yield (_skip(record, backend, ranks, params, f"DIV {split}", reason),)
+                continue
             try:
                 rounds = split_rounds(split, node_of[:ranks])
             except NotHere as none:
@@ -32,14 +36,11 @@ def layer_steps(measure, backend: str, ranks: int, node_of: list[int]):
                         yield step
 
 
-def _splits(measure, ranks: int) -> list[str]:
-    """The splits of `measure`, a degree being groups of so many consecutive ranks."""
+def _splits(measure, ranks: int) -> list[str | int]:
+    """The splits of `measure`, a degree being groups of so many consecutive ranks; a number is one that cannot be."""
     if measure.degree is None:
         return measure.split
-    for degree in measure.degree:
-        if ranks % degree:
-            raise UsageError(f"degree {degree} does not divide the {ranks} ranks of the world")
-    return ["all" if degree == ranks else f"DIV {degree}" for degree in measure.degree]
+    return [d if ranks % d else "all" if d == ranks else f"DIV {d}" for d in measure.degree]
 
 
 def _checked(record: Layer, given: dict) -> dict[str, list]:

@@ -6,10 +6,11 @@ Memory: at 16,384 tokens, beyond inputs and outputs, under 2 % of the score matr
 beside it from the process (peak resident set of a child that does nothing else).
 """
 
-import resource
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -75,19 +76,26 @@ def memory() -> bool:
         print(f"{TOKENS} tokens, {which}: {100 * share:.2f} % of the scores' {scores / 2**30:.3g} GiB "
               f"({'held' if share < MEMORY_BAR else 'MISSED'})", flush=True)  # fmt: skip
     child = subprocess.run([sys.executable, __file__, "--child"], capture_output=True, text=True, check=True)
-    print(f"the resident set of a process grew by {int(child.stdout) / 2**20:.0f} MiB over forward and backward")
+    print(f"the resident set of a process grew by {int(child.stdout) / 2**20:.0f} MiB over forward and backward, "
+          f"{5 * 4 * TOKENS * 64 / 2**20:.0f} MiB of it o, its gradient, and those of q, k, v")  # fmt: skip
     return held
 
 
 def child() -> None:
-    """Bytes by which the peak resident set grew over forward and backward at TOKENS."""
+    """Bytes by which the resident set grew at its highest over forward and backward at TOKENS."""
     warm = [torch.randn(1, 1, 512, 64, requires_grad=True) for _ in range(3)]
     torch.autograd.grad(attention(*warm, CAUSAL)[0].sum(), warm)  # the libraries' own memory
     q, k, v = (torch.randn(1, 1, TOKENS, 64, requires_grad=True) for _ in range(3))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew (proc(5))
+    before = _status("VmRSS")
     o, _ = attention(q, k, v, CAUSAL)
     torch.autograd.grad(o, (q, k, v), torch.ones_like(o))
-    print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+    print(_status("VmHWM") - before)
+
+
+def _status(name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return 1024 * int(found[1])
 
 
 if __name__ == "__main__":
