@@ -34,7 +34,7 @@ def run_layer_step(world, points: list[Point], settings, facts, mark, started_at
     node_of = world.share(facts.node_of if world.rank == 0 else None)
     mine = next((i for i, point in enumerate(points) if world.rank in point.members), None)
     mark.phase(WARMUP, allowance_s=_BUILD_S)
-    tape, wires = _wires(world, record, points)
+    tape, wires, groups = _wires(world, record, points)
     built = place = counted = None
     runs = {}
     if mine is not None:
@@ -62,7 +62,7 @@ def run_layer_step(world, points: list[Point], settings, facts, mark, started_at
     mark.phase(EXCHANGE)
     rows = world.gather({
         "median": float(np.median(own)) if built else None, "slowest": slowest, "used": used, "wrong": wrong,
-        "error": error, "counted": counted, "facts": built.facts() if built else {},
+        "error": error, "counted": counted, "wires": _places(groups, node_of), "facts": built.facts() if built else {},
         "wanted": record.traffic(points[mine].params, place) if built else None,
         "flops": record.flops(points[mine].params, place) if built else 0.0,
     })  # fmt: skip
@@ -82,18 +82,23 @@ def _nothing() -> None:
     """The run of a rank that belongs to no group of the step."""
 
 
-def _wires(world, record: Layer, points: list[Point]) -> tuple[Tape, dict[str, Wire]]:
-    """The tape and the wires of this rank. Every rank takes part in making all groups, in one order."""
-    tape, wires = Tape(), {}
+def _places(groups: dict[str, list[int]], node_of: list[int]) -> dict[str, list[int]]:
+    return {name: [len(ranks), len({node_of[rank] for rank in ranks})] for name, ranks in groups.items()}
+
+
+def _wires(world, record: Layer, points: list[Point]) -> tuple[Tape, dict[str, Wire], dict[str, list[int]]]:
+    """The tape, the wires of this rank and the world ranks of each. Every rank takes part in making all groups, in one
+    order."""
+    tape, wires, of_wire = Tape(), {}, {}
     grids = [record.grids(point.params, point.ranks) for point in points]
     for name in grids[0]:
         own = [group for grid in grids for group in grid[name]]
         groups = [[p.members[i] for i in group] for p, grid in zip(points, grids) for group in grid[name]]
         group = world.split(groups)
         if group is not None:
-            members = next(numbers for numbers, ranks in zip(own, groups) if world.rank in ranks)
+            members, of_wire[name] = next(pair for pair in zip(own, groups) if world.rank in pair[1])
             wires[name] = Wire(group, tape, name, members)
-    return tape, wires
+    return tape, wires, of_wire
 
 
 def _runs(built: Built, tape: Tape) -> dict:
@@ -163,6 +168,7 @@ def _sample(sample: Sample, rows: list[dict], samples: dict[str, list[float]]) -
         error_max=error if error is not None and np.isfinite(error) else None,
         flops=max(row["flops"] for row in rows),
         counted=rows[0]["counted"],
+        wires=rows[0]["wires"],
         rank_facts={name: [row["facts"].get(name) for row in rows] for name in rows[0]["facts"]},
         status="wrong" if reasons else "ok",
         reason="; ".join(reasons),

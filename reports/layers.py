@@ -3,6 +3,7 @@
 import statistics
 
 from commbench.models.gather_knee import FOLK_ELEMENTS, gather_knees, step_knees
+from commbench.models.layer_time import collective_curves, predicted_comm_us
 from commbench.reports.gantt import measured_figure
 from commbench.reports.layer_figures import load_figure, median, parts_figure, step_figure
 from commbench.reports.rows import figure, span
@@ -23,7 +24,8 @@ def layer_sections(run: Run) -> list[dict]:
     for sample in run.samples():
         if sample.point.kind == "layer" and sample.samples_us and sample.status in ("ok", "wrong"):
             found.setdefault(sample.point.op, {}).setdefault(sample.point.id, []).append(sample)
-    sections = [_section(op, list(of_op.values())) for op, of_op in found.items()]
+    curves = collective_curves(run.samples()) if found else {}
+    sections = [_section(op, list(of_op.values()), curves) for op, of_op in found.items()]
     for section in sections:
         section["notes"] = _knees(run) if section["op"] == "data_parallel" else []
     return sections
@@ -39,14 +41,14 @@ def _knees(run: Run) -> list[str]:
     return told
 
 
-def _section(op: str, points: list[list[Sample]]) -> dict:
+def _section(op: str, points: list[list[Sample]], curves: dict) -> dict:
     labels = options_words([samples[0].point for samples in points])
     right = [(label, samples) for label, samples in zip(labels, points) if samples[0].status == "ok"]
     return {
         "op": op,
         "figure": step_figure(right[:_MOST]) if right else None,
         "parts": parts_figure(right[:_MOST]),
-        "rows": [_row(label, samples) for label, samples in zip(labels, points)],
+        "rows": [_row(label, samples, curves) for label, samples in zip(labels, points)],
         "bandwidths": [row for label, samples in right if (row := _bandwidths(label, samples))],
         "left": max(0, len(right) - _MOST),
         "facts": [row for label, samples in right if (row := _facts(label, samples[-1]))],
@@ -56,7 +58,7 @@ def _section(op: str, points: list[list[Sample]]) -> dict:
     }
 
 
-def _row(label: str, samples: list[Sample]) -> dict:
+def _row(label: str, samples: list[Sample], curves: dict) -> dict:
     last = samples[-1]
     hidden = [found for sample in samples if (found := overlap(sample))]
     interval = hidden[0][1] if len(hidden) == 1 else None
@@ -67,6 +69,7 @@ def _row(label: str, samples: list[Sample]) -> dict:
         "whole": figure(median(samples, time_us)),
         "compute": figure(median(samples, lambda s: part_us(s, "compute"))),
         "comm": figure(median(samples, lambda s: part_us(s, "comm"))),
+        "predicted": figure(predicted_comm_us(last, curves)),
         "exposed": "–" if (added := median(samples, exposed_us)) is None else number(added),
         "overlap": f"{statistics.median(value for value, _ in hidden):.2f}" if hidden else "–",
         "interval": span(interval) if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}",

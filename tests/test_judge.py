@@ -247,6 +247,21 @@ def test_no_dip_below_the_running_maximum(tmp_path, figures, word):
         assert "after 300 at" in verdict.note
 
 
+def soak(times):
+    made = row("all_reduce", 300, 64 << 20)
+    return replace(made, point=replace(made.point, params={"soak_s": 180.0}), samples_us=tuple(times))
+
+
+@pytest.mark.parametrize("slow, word", [(1.1, "pass"), (1.3, "warn"), (1.6, "fail")])
+def test_a_soak_is_judged_by_its_tail(tmp_path, slow, word):
+    told = judged(tmp_path, [soak([400.0] * 190 + [400.0 * slow] * 10)])
+    (verdict,) = of(told, "steady for minutes")
+    assert verdict.word == word and verdict.measured == pytest.approx(slow)
+    (few,) = of(judged(tmp_path, [soak([400.0] * 50)]), "steady for minutes")
+    assert few.word == "error" and "a p99 needs 100 samples" in few.note
+    assert of(judged(tmp_path, [row("all_reduce", 300, 64 << 20)]), "steady for minutes")[0].word == "skip"
+
+
 def test_one_node_has_no_spread(tmp_path):
     assert of(judged(tmp_path, p5()), "nodes alike")[0].word == "skip"
 

@@ -1,6 +1,7 @@
 """The shipped suite of layers: every layer is in it, and every point of it can be measured on four local ranks."""
 
 from commbench.layers import NAMES
+from commbench.models.layer_time import COLLECTIVES
 from commbench.suite.expand import expand
 from commbench.suite.schema import check_suite, read_suite
 
@@ -10,7 +11,7 @@ def test_every_layer_is_measured_on_four_ranks():
     assert (suite.ranks, suite.backend) == (4, ["gloo"])
     points = [point for step in expand(suite, 4, ["gloo"], [0] * 4) for point in step]
     assert {point.reason for point in points} == {""}
-    assert {point.op for point in points} == set(NAMES) | {"all_gather"}
+    assert {point.op for point in points} == set(NAMES) | set(COLLECTIVES)
     models = {point.params.get("model") for point in points if point.kind == "layer"}
     assert {"llama3-405b", "deepseek-v3", "gpt3-175b"} <= models
     zero = {point.params["zero"] for point in points if point.op == "data_parallel"}

@@ -60,6 +60,16 @@ def test_words():
     assert options_words([POINT, other]) == ["path direct", "path two_hop"]
 
 
+def test_what_follows_from_the_rest_is_not_said_again():
+    """scale goes with model, so model alone tells; tokens does not."""
+    options = [("a", 1, 8), ("a", 1, 9), ("b", 2, 8), ("b", 2, 9)]
+    points = [replace(POINT, params={"model": m, "scale": s, "tokens": t}) for m, s, t in options]
+    assert options_words(points) == [
+        "model a, tokens 8", "model a, tokens 9", "model b, tokens 8", "model b, tokens 9",
+    ]  # fmt: skip
+    assert options_words([POINT]) == [""] and options_words([POINT, POINT]) == ["", ""]
+
+
 def test_the_page_draws_what_was_measured():
     slow = replace(
         SAMPLE, point=replace(POINT, params={"path": "<b>two</b>", "tokens": "128"}), samples_us=(150.0,) * 8

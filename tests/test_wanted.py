@@ -7,6 +7,7 @@ from ladders import climb, cluster, planned
 
 from commbench.acceptance.baseline import baseline
 from commbench.acceptance.judge import judge
+from commbench.acceptance.metrics import IMPORTED
 from commbench.acceptance.profile import check_profile, load_profile, profile_names
 from commbench.acceptance.wanted import measures_of
 from commbench.results.store import load_run
@@ -34,6 +35,7 @@ def test_each_shipped_profile_finds_each_of_its_sizes(tmp_path, name):
         judged |= {v.rule for v in told.verdicts if v.word != "skip"}
     if name == "gb200-nvl72":
         inapplicable.add("all_reduce over many racks")  # from 180 trays on
+    inapplicable |= {rule.name for rule in profile.rule if rule.op in IMPORTED}
     assert {rule.name for rule in profile.rule} - judged == inapplicable
 
 
@@ -102,6 +104,13 @@ def test_pairs_are_added_only_where_the_ladder_has_none_of_the_kind(tmp_path):
     ]  # fmt: skip
     points = [p for _, steps in planned(2, 2, profile=profile).later for step in steps for p in step]
     assert sum(p.op == "p2p_latency" for p in points) == 1 and all(p.status == "ok" for p in points)
+
+
+def test_a_soak_is_added_where_the_suite_has_none():
+    profile, own = load_profile("h100-8x400g"), check_suite(read_suite("ladder"), "ladder").measure
+    assert not [m for m in measures_of(profile, own) if "soak_s" in m]
+    (soak,) = [m for m in measures_of(profile, []) if "soak_s" in m]
+    assert (soak["op"], soak["size"], soak["stage"]) == ("all_reduce", 64 << 20, "soak")
 
 
 def test_every_key_of_a_rule_reaches_what_is_measured():

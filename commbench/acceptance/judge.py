@@ -24,7 +24,6 @@ from commbench.results.metrics import disturbances
 from commbench.results.store import Run, is_running, own_exit_code
 from commbench.units import format_size
 
-
 _UNKNOWN = {"nic_GBps": "the algorithm was not observed", "tail": "a p99 needs 100 samples"}
 
 

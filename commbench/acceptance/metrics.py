@@ -31,6 +31,8 @@ METRICS = {
 }
 
 
+REPORTED = ("bandwidth_GBps", "rdma_GBps")  # what an import keeps as it was printed
+
 # What other tools measure and commbench itself does not.
 IMPORTED = (
     "rdma_write_bw", "rdma_read_bw", "send_bw", "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from commbench.acceptance import metrics
+from commbench.acceptance.metrics import REPORTED
 from commbench.acceptance.profile import Profile
 from commbench.acceptance.rows import Row
 from commbench.acceptance.rule import SAME, Rule, within
@@ -20,6 +21,8 @@ def selects(rule: Rule, row: Row, profile: Profile) -> bool:
         if asked is not None and asked != (row.scope if key == "scope" else getattr(point, key)):
             return False
     if rule.metric == "tail" and "soak_s" not in point.params:
+        return False
+    if rule.metric in REPORTED and rule.metric not in row.sample.reported:
         return False
     if rule.window is not None and point.params.get("window") != rule.window:
         return False

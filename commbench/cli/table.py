@@ -6,8 +6,8 @@ rich is imported where it is used, so that a log or `--help` never waits for it.
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, flow_words, load_words, time_us
 from commbench.results.layer_metrics import layer_words
+from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, flow_words, load_words, time_us
 from commbench.results.nccl_tests import number, one_line
 from commbench.results.records import Sample
 from commbench.timing.statistics import relative_half_width

@@ -118,6 +118,7 @@ def _table_row(columns: list[str], cells: list[str], test: Test, given: Given) -
     for part in good:
         params = {"mode": "normal" if kind else "low latency", "link": part["link"]} | ({"type": kind} if kind else {})
         reported = {"bandwidth_GBps": part["rate"], "time_us": part.get("time")}
+        reported |= {f"{part['link']}_GBps": part["rate"]} if part["link"] else {}
         _add(test, part["op"], int(part["ranks"]), given, reported, params, part.get("time"))
     test.rows += bool(good)
     return bool(good) and len(good) == len(parts)

@@ -15,11 +15,20 @@ def part_us(sample: Sample, name: str) -> float | None:
 
 
 def options_words(points: list[Point]) -> list[str]:
-    """For each point the options in which it differs from some other of `points`, "path two_hop, tokens 128"."""
+    """For each point what tells it from the others, "path two_hop, tokens 128"; what follows from the rest is left out,
+    numbers before words."""
     shown = [_options(point) for point in points]
     names = dict.fromkeys(name for options in shown for name in options)
-    several = [name for name in names if len({str(options.get(name)) for options in shown}) > 1]
-    return [", ".join(f"{name} {options[name]}" for name in several if name in options) for options in shown]
+    kept = [name for name in names if len({str(options.get(name)) for options in shown}) > 1]
+    for name in sorted(kept, key=lambda name: any(isinstance(options.get(name), str) for options in shown)):
+        rest = [other for other in kept if other != name]
+        if _different(shown, rest) == _different(shown, kept):
+            kept = rest
+    return [", ".join(f"{name} {options[name]}" for name in kept if name in options) for options in shown]
+
+
+def _different(shown: list[dict], names: list[str]) -> int:
+    return len({tuple(str(options.get(name)) for name in names) for options in shown})
 
 
 def _options(point: Point) -> dict:
