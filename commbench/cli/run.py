@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  commbench run --resume runs/quick-20260101-120000"
     )
     add = parser.add_argument
-    add("suite", nargs="?", help="shipped suite (quick, full, links, ladder, moe, layers), TOML file, operation or layer")
+    add("suite", nargs="?", help="suite (quick, full, links, ladder, moe, layers), TOML file, operation or layer")
     add(
         "-n",
         "--ranks",

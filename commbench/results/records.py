@@ -82,9 +82,9 @@ class Sample:
     programs (and the hypervisor) did on the busiest node meanwhile, None where the time was too short to tell.
     wrong: elements that differed (of a layer: tensors), None if unchecked.
     parts_us: of a layer, the samples of its parts, each the maximum over ranks: "compute" without its calls, "comm" the
-    calls alone, and others by name. flops: of one step on the rank with most. counted: {"tp.all_reduce": [calls,
-    bytes]} of a step on the first rank; wires: {"tp": [ranks, nodes]} of that rank's groups. rank_facts: name -> one value per
-    rank, a number or a list of them.
+    calls alone, and others by name. flops: of one step on the rank with most. On the first rank, counted: the calls of
+    a step, {"tp.all_reduce": [calls, bytes]}, and wires: its groups, {"tp": [ranks, nodes]}. rank_facts: name -> one
+    value per rank, a number or a list of them.
     """
 
     point: Point
