@@ -12,13 +12,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from commbench.errors import UsageError
 from commbench.kernels import attention_triton as plain
-from commbench.kernels.attention_triton import LN_2, LOG2_E, _parts
 from commbench.kernels.masks import Mask
+from commbench.kernels.triton_tiles import INTERPRETED, LN_2, LOG2_E, parts, split
 
 
 def attention(q, k, v, mask: Mask, scale: float | None = None):
     """(o, lse), as attention_reference.attention gives them; both are differentiable."""
-    if plain.split(q.shape[-1])[1]:
+    if split(q.shape[-1])[1]:
         raise UsageError(f"head dim {q.shape[-1]}: the Hopper form takes powers of two; use the plain Triton form")
     plain.refuse(q.shape[-1], v.shape[-1], str(q.dtype).removeprefix("torch."))
     return _Hopper.apply(q, k, v, mask, q.shape[-1] ** -0.5 if scale is None else scale)
@@ -71,7 +71,7 @@ def _configs() -> list[triton.Config]:
         for apart in (False, True)
     ]
     small = triton.Config({"ROWS": 32, "KEYS": 16, "SPECIALIZE": True}, pre_hook=_set_blocks)
-    return [small] if plain.INTERPRETED else found  # the interpreter has no clock to tune by
+    return [small] if INTERPRETED else found  # the interpreter has no clock to tune by
 
 
 @triton.jit
@@ -109,7 +109,7 @@ def _forward(q, k, v, o, lse, lows, highs, group, sq, sk, scale, DIM: tl.constex
     rows = first + tl.arange(0, ROWS)
     low = tl.load(lows + rows, mask=rows < sq, other=0)
     high = tl.load(highs + rows, mask=rows < sq, other=0)
-    begin, inner_begin, inner_end, end = _parts(lows, highs, first, sq, ROWS, KEYS)
+    begin, inner_begin, inner_end, end = parts(lows, highs, first, sq, ROWS, KEYS)
     q_tile = _block(q, head, first, ROWS, DIM)
     acc = tl.zeros([ROWS, DIM_V], tl.float32)
     largest = tl.full([ROWS], float("-inf"), tl.float32)

@@ -60,7 +60,7 @@ def _own(module: str, case: Attention, device: str):
         plain.refuse(case.dim, case.dim_v, case.dtype)
     except UsageError as error:
         return str(error)
-    if module == "attention_hopper" and plain.split(case.dim)[1]:
+    if module == "attention_hopper" and case.dim & (case.dim - 1):
         return f"head dim {case.dim} is no power of two; the plain Triton form takes it"
     return lambda q, k, v: kernel.attention(q, k, v, case.mask)[0]
 

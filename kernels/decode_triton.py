@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from commbench.kernels.attention_triton import LN_2, LOG2_E, split
+from commbench.kernels.triton_tiles import LN_2, LOG2_E, split
 
 
 def decode(q, k_pages, v_pages, table, lengths, scale: float, dim_v: int = 0, splits: int = 0, keys: int = 0):

@@ -49,7 +49,9 @@ def run(tmp_path):
 def test_the_published_sweep_passes_and_status_returns_the_code(commbench, run):
     path = run(p5())
     done = commbench("accept", path, "--profile", "h100-8x400g")
-    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith(f"pass, exit code 0 (2 pass, {RULES - 2} skip)")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith(
+        f"pass, exit code 0 (2 pass, {RULES - 2} skip)"
+    )
     assert commbench("status", path).returncode == 0
 
 

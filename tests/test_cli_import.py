@@ -1,6 +1,7 @@
 """commbench import: runs on the disk that the other verbs read, exit codes, and what is said."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,14 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, capsys)
     assert code == 5 and "XXXXX" in err  # wrong data outranks what could not be read
 
 
+def test_header_generations_in_one_call(tmp_path, capsys):
+    """Old and new columns, a blank and a missing redop, tagged lines: each file is a run of its own."""
+    code, _, err = imported(capsys, *map(path, ("01", "02", "03", "06", "16", "77")), "--out", tmp_path / "runs")
+    runs = {p.parent.name[:2]: load_run(p.parent) for p in (tmp_path / "runs").glob("*/plan.json")}
+    assert code == 0 and not err and sorted(runs) == ["01", "02", "03", "06", "16", "77"]
+    assert [len(run.samples()) for _, run in sorted(runs.items())] == [68, 68, 68, 68, 62, 16]
+
+
 def test_two_tests_of_one_world_are_one_run_and_the_same_test_again_another(tmp_path, capsys):
     imported(capsys, path("53"), "--out", tmp_path / "one")
     run = load_run(tmp_path / "one")
@@ -129,6 +138,22 @@ def test_a_run_is_never_overwritten(tmp_path, capsys):
 def test_flags_that_cannot_be(arguments, words, tmp_path, capsys):
     code, _, err = imported(capsys, path("19"), *arguments, "--out", tmp_path / "run")
     assert code == 2 and words in err
+
+
+def test_what_cannot_be_written_or_read(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    code, _, err = imported(capsys, path("19"), "--out", tmp_path / "file" / "run")
+    assert code == 2 and "cannot be made" in err and len(err.splitlines()) == 1
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", "/dev/null"):
+        code, _, err = imported(capsys, name, "--out", tmp_path / "run")
+        assert code == 2 and "save the output to a file first" in err
+
+
+def test_more_nodes_than_ranks_are_not_believed(tmp_path, capsys):
+    code, out, _ = imported(capsys, path("12"), "--nodes", "999", "--out", tmp_path / "run")
+    assert code == 0 and "--nodes 999 is more than its 8 rank(s), so it was not taken" in out
+    assert {s.point.nodes for s in load_run(tmp_path / "run").samples()} == {0}
 
 
 def test_what_the_caller_knows(tmp_path, capsys):

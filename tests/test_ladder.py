@@ -95,6 +95,19 @@ def test_a_plan_with_stages_is_read_back_as_it_was(tmp_path):
     ]  # fmt: skip
 
 
+def test_above_64_nodes_a_node_costs_the_same_however_many_there_are(tmp_path):
+    def pairs(nodes):
+        later = dict(planned(nodes, 2).later)
+        return sum(len(step) for step in later["pairs"])
+
+    assert pairs(64) == 63 * 32 * 2 * 2  # every pair of nodes, both rails, both directions
+    assert pairs(96) / 96 == pairs(192) / 192 == 16 * 2 * 2 / 2  # 16 drawn partners
+    plan = planned(192, 2)
+    plan.save(tmp_path / "plan.json")
+    points = len(plan.points()) + sum(len(step) for _, steps in plan.later for step in steps)
+    assert (tmp_path / "plan.json").stat().st_size < 200 * points and Plan.load(tmp_path / "plan.json") == plan
+
+
 @pytest.mark.full
 def test_a_soak_goes_on_for_its_time(tmp_path):
     tables = {

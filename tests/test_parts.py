@@ -64,7 +64,11 @@ def test_a_slow_rail_is_one_verdict_and_no_node_is_blamed_for_it(tmp_path):
 
     climb(tmp_path, 6, 2, rate)
     told = judge(load_run(tmp_path), H100)
-    assert of(told, "pairs of nodes") == {"rail 1": "fail", "rail 0": "pass", **{f"node n{i}": "pass" for i in range(6)}}
+    assert of(told, "pairs of nodes") == {
+        "rail 1": "fail",
+        "rail 0": "pass",
+        **{f"node n{i}": "pass" for i in range(6)},
+    }
 
 
 def test_switches_from_a_file(tmp_path):
@@ -112,7 +116,11 @@ def test_sockets_are_a_verdict_on_the_run(tmp_path):
     port = {"state": "ACTIVE", "link_layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)"}
     inventory = {"infiniband": [{"name": "mlx5_0", "ports": [port]}]}
     ranks = [{"rank": r, "host": f"n{r // 8}", "node": r // 8} for r in range(16)]
-    head = {"nodes": [{"host": f"n{i}", **inventory} for i in range(2)], "ranks": ranks, "library": {"network": "Socket"}}
+    head = {
+        "nodes": [{"host": f"n{i}", **inventory} for i in range(2)],
+        "ranks": ranks,
+        "library": {"network": "Socket"},
+    }
     run = stored(tmp_path / "run", [row("all_reduce", 5, G, 16, nodes=2, scope="mixed")], head)
     told = judge(run, H100)
     assert of(told, "inventory") == {"the run": "fail", "n0": "pass", "n1": "pass"}

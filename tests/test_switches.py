@@ -39,8 +39,9 @@ def test_files_that_name_switches(text, tmp_path):
 def test_files_that_cannot_be_used(text, told, tmp_path):
     path = tmp_path / "topology"
     path.write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as error:
         read_switches(path, HOSTS)
+    assert str(error.value).startswith(f"topology file {path}") and "MASTER_ADDR" not in str(error.value)
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -1,9 +1,13 @@
 """`run ladder --profile NAME` measures every size at which the profile judges, so that `accept` never answers error."""
 
+import json
+import re
 import tomllib
+from dataclasses import replace
 
 import pytest
 from ladders import climb, cluster, planned
+from runs import commbench
 
 from commbench.acceptance.baseline import baseline
 from commbench.acceptance.judge import judge
@@ -119,6 +123,55 @@ def test_every_key_of_a_rule_reaches_what_is_measured():
             "size": "1G", "expected": 1.0, "fail": 0.9, "source": "a test"}  # fmt: skip
     profile = check_profile({"name": "x", "about": "x", "rule": [rule]}, "x")
     (made,) = check_suite({"name": "x", "measure": measures_of(profile, [])}, "x").measure
-    assert (made.op, made.algorithm, made.dtype, made.redop) == (["reduce_scatter"], ["ring/ll128"], ["bfloat16"], ["max"])
+    assert (made.op, made.algorithm, made.dtype, made.redop) == (
+        ["reduce_scatter"],
+        ["ring/ll128"],
+        ["bfloat16"],
+        ["max"],
+    )
     assert (made.in_place, made.timing, made.backend, made.size) == ([True], ["streaming"], ["nccl"], [1 << 30])
     assert (made.stage, made.split) == ("scale", ["all"])  # no scope: the whole world
+
+
+SMALL = """name = "small"
+[settings]
+budget_s = 0.1
+[[measure]]
+stage = "nodes"
+op = ["all_gather", "all_reduce"]
+split = "node"
+size = ["64K", "256K"]
+[[measure]]
+stage = "soak"
+op = "all_reduce"
+size = "64K"
+soak_s = 0.5
+"""
+
+
+@pytest.mark.full
+def test_a_ladder_its_baseline_and_the_verdict_on_four_ranks_of_this_machine(tmp_path):
+    """Bars are set at a fiftieth, for this machine may be busy; what is asked is that each rule finds its rows."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    suite = (tmp_path / "small.toml", "--ranks", 4, "--backend", "gloo", "--no-report")
+    done = commbench("run", *suite, "--launches", 2, "--out", tmp_path / "good")
+    assert done.returncode == 0, done.stderr
+    run = load_run(tmp_path / "good")
+    text = baseline([steady(run)], "site").toml
+    easy = re.sub(r"^expected = (\S+)", lambda m: f"expected = {float(m[1]) / 50}", text, flags=re.M)
+    (tmp_path / "site.toml").write_text(easy)
+    done = commbench("run", *suite, "--profile", tmp_path / "site.toml", "--out", tmp_path / "next")
+    assert done.returncode == 0, done.stderr
+    done = commbench("accept", tmp_path / "next", "--profile", tmp_path / "site.toml", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and told["counts"] == {"pass": 4} and told["verdict"] == "pass"
+    assert commbench("status", tmp_path / "next").returncode == 0
+
+
+def steady(run):
+    """The run with each call at 5 ms: of a busy machine there may be no baseline."""
+    launches = tuple(
+        replace(launch, samples=tuple(replace(s, samples_us=(5000.0,)) for s in launch.samples))
+        for launch in run.launches
+    )
+    return replace(run, launches=launches)

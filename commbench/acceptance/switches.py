@@ -37,7 +37,8 @@ def read_switches(path: Path, hosts: tuple[str, ...]) -> dict[str, list[int]]:
         raise UsageError(f"topology file {path} cannot be read: {error}") from None
     if len(text) > _LARGEST_BYTES:
         raise UsageError(f"topology file {path} is larger than {_LARGEST_BYTES >> 20} MiB; that is no list of nodes")
-    named = _slurm(text) if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE) else _toml(text, path)
+    slurm = re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE)
+    named = _slurm(text, path) if slurm else _toml(text, path)
     above = {}
     for switch, nodes in named.items():
         for node in nodes:
@@ -53,13 +54,20 @@ def read_switches(path: Path, hosts: tuple[str, ...]) -> dict[str, list[int]]:
     return found
 
 
-def _slurm(text: str) -> dict[str, list[str]]:
+def _names(nodes: str, path: Path) -> list[str]:
+    try:
+        return expand_nodelist(nodes)
+    except UsageError as error:
+        raise UsageError(f"topology file {path}: {str(error).partition('; set ')[0]}") from None
+
+
+def _slurm(text: str, path: Path) -> dict[str, list[str]]:
     """Lines of topology.conf that name nodes; those that name switches only are the levels above."""
     found = {}
     for line in text.replace("\\\n", " ").splitlines():
         values = {key.lower(): value for key, value in _PAIR.findall(line.partition("#")[0])}
         if "switchname" in values and "nodes" in values:
-            found.setdefault(values["switchname"], []).extend(expand_nodelist(values["nodes"]))
+            found.setdefault(values["switchname"], []).extend(_names(values["nodes"], path))
     return found
 
 
@@ -75,5 +83,5 @@ def _toml(text: str, path: Path) -> dict[str, list[str]]:
         nodes = [nodes] if isinstance(nodes, str) else nodes
         if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
             raise UsageError(f"topology file {path}: switches.{switch} is neither a node list nor a list of such")
-        found[switch] = [name for node in nodes for name in expand_nodelist(node)]
+        found[switch] = [name for node in nodes for name in _names(node, path)]
     return found

@@ -43,7 +43,8 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             if rows and believed(found[2]) != ranks:
                 yield _finished(test, rows, ranks, given)
                 test, rows = None, []
-            test, ranks, alone = test or Test("all_reduce_bench", line.number), believed(found[2]), {"size": found[1]}
+            test, ranks = test or Test("all_reduce_bench", line.number), believed(found[2])
+            alone = {"size": f"{sized(found[1], 1000)}B"}  # its GB are 10^9, those of the table 2^30
         elif alone and (found := _ALONE.search(text)):
             alone[found[1]] = found[2]
             if parsed := _row(alone):

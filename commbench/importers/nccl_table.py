@@ -14,6 +14,7 @@ from commbench.importers.nccl_infer import (
     ranks_of_factors,
     ranks_of_sizes,
 )
+from commbench.importers.nccl_jobs import machines, several, shared_devices
 from commbench.importers.nccl_log import Told
 from commbench.importers.nccl_output import Output
 from commbench.importers.nccl_rows import Half, Row
@@ -41,8 +42,8 @@ def samples_of(output: Output, told: Told, given: Given) -> Test:
     test.facts = {**output.settings, "average_busbw_GBps": output.average, "ranks_told": told.ranks or None}
     test.versions = {backend: told.version or output.library} if told.version or output.library else {}
     test.nodes, test.ranks = machines(output.devices)
-    if several := _several(output):
-        return _without(test, output, several)
+    if why := several(output):
+        return _without(test, output, why)
     rows = [row for row in output.rows if _usable(row)]
     if not rows:
         return _without(test, output, "")
@@ -56,46 +57,6 @@ def samples_of(output: Output, told: Told, given: Given) -> Test:
     _write(test, rows, output, told, op, backend, ranks, nodes)
     test.cut = _cut(output, rows)
     return test
-
-
-def machines(devices: list[dict]) -> tuple[list[dict], list[dict]]:
-    """(nodes, ranks) in the form of a journal's header, from the lines that list the devices."""
-    number = {host: i for i, host in enumerate(dict.fromkeys(device["host"] for device in devices))}
-    gpus: dict[str, dict] = {host: {} for host in number}  # in their order, each once
-    for device in devices:
-        gpus[device["host"]][device["device_name"], device["device_id"], device["device"]] = None
-    nodes = [
-        {"host": host, "gpus": [{"name": name, "pci": pci} for name, pci, _ in listed]} for host, listed in gpus.items()
-    ]
-    return nodes, [{"node": number[device["host"]], **device} for device in devices]
-
-
-def _several(output: Output) -> str:
-    """A sentence where more than one job has printed into this table."""
-    bare = output.starts > 1 and output.first_ranks <= 1  # one starts before the devices of the other are listed
-    consecutive = _doubled(output.rows)
-    jobs = max(output.heads, output.first_ranks if output.heads > 1 else 1, 2 if bare else 1, consecutive)
-    if jobs < 2:
-        return ""
-    each = len(output.devices) // output.first_ranks if output.first_ranks else 0
-    size = f" of {each} rank(s) each" if each else ""
-    return (
-        f"not one job: {max(jobs, output.first_ranks)} jobs{size} print into one another, so no row is known to be of "
-        "one of them; start the ranks as one job (an nccl-tests built with MPI=1, one launcher)"
-    )
-
-
-def _doubled(rows: list[Row]) -> int:
-    """How many times in a row every row stands there: k where k tables are interleaved, else 1."""
-    runs, last = [], None
-    for row in rows:
-        what = row.size_bytes, row.dtype, row.redop, row.root
-        if row.size_bytes and what == last:
-            runs[-1] += 1
-        elif row.size_bytes:
-            runs.append(1)
-        last = what
-    return min(runs) if len(runs) > 1 else 1
 
 
 def _usable(row: Row) -> bool:
@@ -279,7 +240,7 @@ def _remarks(test: Test, output: Output, ranks: int) -> None:
     groups = {device["group"] for device in output.devices}
     if len(groups) > 1:
         test.notes.append(f"{len(groups)} groups ran at once: each time is the mean over all of them")
-    shared = _shared_devices(output.devices)
+    shared = shared_devices(output.devices)
     if shared:
         test.notes.append(f"{shared} ranks share one device, so this is not a rate between devices")
     for s in test.samples:
@@ -287,16 +248,6 @@ def _remarks(test: Test, output: Output, ranks: int) -> None:
         if algbw > 2000 and s.point.op in OPS:
             test.notes.append(f"algbw {algbw:g} GB/s at {s.point.size_bytes} B is more than any memory moves")
             break
-
-
-def _shared_devices(devices: list[dict]) -> int:
-    """How many ranks the most crowded device has, where it has more than one."""
-    users: dict[tuple, int] = {}
-    for device in devices:
-        key = device["host"], device["device"], device["group"]
-        users[key] = users.get(key, 0) + 1
-    most = max(users.values(), default=0)
-    return most if most > 1 else 0
 
 
 def _cut(output: Output, rows: list[Row]) -> str:

@@ -107,10 +107,13 @@ def _header(plan: Plan, file: Imported, test: Test, launch: int) -> dict:
 
 def write_run(draft: Draft, folder: Path, command: list[str]) -> int:
     """Write the run into `folder` and return its exit code: 5 where a check failed. Raises UsageError when a run is
-    there already."""
+    there already, or the folder cannot be made."""
     if (folder / "plan.json").exists():
         raise UsageError(f"{folder} holds a run already; choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {folder} cannot be made: {error.strerror}; choose another --out") from None
     plan = plan_of(draft, command, datetime.now(UTC).isoformat(timespec="seconds"))
     for number, (file, test, launch) in enumerate(draft.tests, 1):
         with open(folder / f"launch-{number:03d}.jsonl", "w") as journal:

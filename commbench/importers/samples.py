@@ -81,8 +81,10 @@ def itemsize(name: str) -> int | None:
 def nodes_of(ranks: int, hosts: int, given: Given, gpus: bool = False) -> tuple[int, str]:
     """(nodes, 0 where not known; what to say of them). `gpus`: each rank has a GPU of its own, and a full node ONE_NODE
     of them: an assumption, which begins with ASSUMED."""
-    if hosts or given.nodes:
+    if hosts or 0 < given.nodes <= (ranks or given.nodes):
         return hosts or given.nodes, ""
+    if given.nodes:
+        return 0, f"--nodes {given.nodes} is more than its {ranks} rank(s), so it was not taken"
     named = nodes_named(given.name)
     if 0 < named <= ranks:
         return named, f"the file's name says {named} node(s)"

@@ -107,6 +107,8 @@ def open_lines(path: Path) -> Lines:
     """The lines of a file. Raises UsageError when there is no such file and MeasureError when it is no text."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; `commbench import` takes the files that tools have printed")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no plain file but a pipe or a device; save the output to a file first")
     try:
         with open(path, "rb") as file:
             head = file.read(2**16)

@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 
@@ -110,6 +111,8 @@ def follow(me: Joined, store) -> int:
     while True:
         announced = _await(store, f"launch/{number}", me)
         if "exit_code" in announced:
+            with suppress(RuntimeError):  # a leader that waits no longer has closed the store
+                store.set(f"heard/{me.rank}", "")
             return announced["exit_code"]
         site.take_part(number, LaunchSpec.from_json(announced["spec"]))
         number += 1
@@ -136,6 +139,7 @@ class JoinedSite:
         self.me, self.store = me, store
         self.host = socket.gethostname()
         self.nodes = 1
+        self._poll_s = max(0.3, me.size / 2000)  # one small server answers all of them
         self._number = 0
         self._mpi_formed = False
 
@@ -171,9 +175,9 @@ class JoinedSite:
             tick()
             if time.monotonic() < due[0]:
                 return None
-            due[0] = time.monotonic() + max(0.3, self.me.size / 2000)  # one small server answers all of them
+            due[0] = time.monotonic() + self._poll_s
             # Where rank 0 is cut off it comes to its end first, for launchers kill all once one task has failed.
-            patience_s = spec.timeout_s + progress.rows()[0]["allowance_ms"] / 1e3 + 2 * _HEARD_S
+            patience_s = spec.timeout_s + progress.rows()[0]["allowance_ms"] / 1e3 + 3 * (_HEARD_S + self._poll_s)
             try:
                 with in_time(patience_s, self.me.server):
                     return Outcome(**json.loads(self.store.get(key))) if self.store.check([key]) else None
@@ -200,7 +204,8 @@ class JoinedSite:
         keys = [f"ended/{number}/{rank}" for rank in range(self.me.size)]
         try:
             # The watches of the others end within the time-out, and at once after one has told of a death.
-            self.store.wait(keys, timedelta(seconds=_HEARD_S + (0 if own.exit_code != PASS else spec.timeout_s)))
+            rest_s = spec.timeout_s if own.exit_code == PASS else self._poll_s
+            self.store.wait(keys, timedelta(seconds=_HEARD_S + rest_s))
         except RuntimeError:
             silent = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
             hosts = {rank: self.store.get(f"host/{rank}").decode() for rank in silent[:16]}
@@ -215,6 +220,10 @@ class JoinedSite:
         return (named or bad or [own])[0]
 
     def dismiss(self, code: int) -> None:
-        """Let the other supervisors go, with the exit code of the run; the store stays until they have heard."""
+        """Let the other supervisors go, with the exit code of the run; the store stays until they have heard, however
+        busy their cores are. After a hang some never will."""
         self.store.set(f"launch/{self._number}", json.dumps({"exit_code": code}))
-        time.sleep(min(5.0, 0.5 + self.me.size / 1000))
+        others = [f"heard/{rank}" for rank in range(self.me.size) if rank != self.me.rank]
+        deadline = time.monotonic() + (2 if code == HANG else 30) + self.me.size / 1000
+        while not self.store.check(others) and time.monotonic() < deadline:
+            time.sleep(0.05 + self.me.size / 10000)

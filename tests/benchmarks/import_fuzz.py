@@ -57,7 +57,7 @@ def damaged(data: bytes, others: list[bytes], rng: random.Random) -> str:
             digits = [i for i, byte in enumerate(data) if 48 <= byte <= 57]
             changed = bytearray(data)
             for i in rng.sample(digits, min(len(digits), rng.randint(1, 10))):
-                changed[i : i + 1] = rng.choice([b"0", b"9", b"-", b".", b"e", b" ", b"nan", b"inf", b"9" * 30])
+                changed[i : i + 1] = rng.choice([b"0", b"9", b"-", b".", b",", b"e", b" ", b"nan", b"inf", b"9" * 30])
             data = bytes(changed)
         else:
             data = data.replace(

@@ -299,8 +299,11 @@ def links_of(models):
     from commbench.models.model_file import ModelFile
     from commbench.planning.fitted_links import fitted_links
 
-    own = [s for s in models.series if s.label.get("group") == "DIV 2 #0"]
+    own = [s for s in models.series if s.label["op"] in IN_PLACE and s.label["group"] == "DIV 2 #0"]
     own = [s for s in own if s.label["in_place"] == IN_PLACE[s.label["op"]]]
+    unfit = [f"{s.name}: {s.faults[0]}" for s in own if s.faults]
+    if unfit:
+        raise SystemExit(f"not measured, this machine is not quiet enough for a fit: {unfit[0]}")
     return fitted_links(ModelFile(tuple(own), models.sources), "this machine", per_node=RANKS)
 
 

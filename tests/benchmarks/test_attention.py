@@ -28,6 +28,7 @@ def told(case: Attention) -> str:
     return f"{case.mask}-{case.dim}-{case.sq}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["forward", "backward"])
 @pytest.mark.parametrize("name", ["reference", "tiled", "sdpa-math", "sdpa-flash"])
 @pytest.mark.parametrize("case", CASES, ids=told)
