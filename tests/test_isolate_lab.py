@@ -9,7 +9,7 @@ from commbench.lab import build
 from commbench.lab.layout import Lab
 from commbench.results.store import load_run
 
-LAB = Lab("t-isolate", nodes=4, ranks_per_node=1, intra_bit_s=8e8, inter_bit_s=4e8)
+LAB = Lab("t-isolate", nodes=4, ranks_per_node=1, intra_bit_s=8e8, inter_bit_s=8e8)
 
 
 @pytest.mark.full
@@ -18,9 +18,9 @@ def test_the_ladder_names_a_link_at_a_tenth_and_goes_on_without_its_node(tmp_pat
         pytest.skip(reason)
     out = tmp_path / "run"
     with standing(LAB):
-        build.change(LAB.name, "node2", ("in",), bit_s=4e7)
+        build.change(LAB.name, "node2", ("in",), bit_s=8e7)
         done = commbench(
-            "lab", "run", "--name", LAB.name, "--", "commbench", "run", "ladder", "--backend", "gloo", "--size", "512K",
+            "lab", "run", "--name", LAB.name, "--realtime", "--", "commbench", "run", "ladder", "--backend", "gloo", "--size", "512K",
             "--iters", "3", "--warmup", "1", "--no-report", "--out", out, timeout=300,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

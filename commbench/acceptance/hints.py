@@ -1,5 +1,7 @@
 """The first things to look at where a figure is too low."""
 
+from typing import NamedTuple
+
 from commbench.acceptance.culprits import Part
 from commbench.acceptance.profile import Profile
 from commbench.acceptance.rows import UNSEEN, Row
@@ -18,14 +20,24 @@ _SUSPECT = (
 _OF_HOSTS = ("gloo", "mpi")
 
 
-def first_things(rule: Rule, row: Row, verdict: Verdict, run: Run, profile: Profile) -> tuple[str, ...]:
+class Facts(NamedTuple):
+    """What a run says of itself: NAME=value of settings under suspicion, and the library's facts of each launch."""
+
+    settings: tuple[str, ...] = ()
+    library: tuple[dict, ...] = ()
+
+
+def facts_of(run: Run) -> Facts:
+    return Facts(tuple(_set(run)), tuple(_table(launch.header.get("library")) for launch in run.launches))
+
+
+def first_things(rule: Rule, row: Row, verdict: Verdict, facts: Facts, profile: Profile) -> tuple[str, ...]:
     """What to check first, the most telling first: what the run itself says, then what is usual for such a figure."""
-    library = [_table(launch.header.get("library")) for launch in run.launches]
-    told = [f"{name} was set: repeat without it" for name in _set(run)]
+    told = [f"{name} was set: repeat without it" for name in facts.settings]
     if row.sample.point.backend in _OF_HOSTS:
         told += _host(row)
     elif row.nodes > 1 or row.sample.point.params.get("type") == "internode" or row.sample.point.backend == "verbs":
-        told += _network(row, verdict, profile, library)
+        told += _network(row, verdict, profile, facts.library)
     else:
         told += _node(rule, row, profile)
     share = _simple_share(verdict.measured, rule.expected) if rule.check == "value" and verdict.measured else None
@@ -83,7 +95,7 @@ def _host(row: Row) -> list[str]:
     ]
 
 
-def _network(row: Row, verdict: Verdict, profile: Profile, library: list[dict]) -> list[str]:
+def _network(row: Row, verdict: Verdict, profile: Profile, library: tuple[dict, ...]) -> list[str]:
     fabric, told = profile.links, []
     seen = one_line(" ".join(f"{facts.get('network', '')} {facts.get('transports', '')}" for facts in library))
     if "Socket" in seen:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from commbench.acceptance import metrics
 from commbench.acceptance.again import command_of, command_of_rule
 from commbench.acceptance.bounds import above_the_rate, above_the_wire, hidden_notes
-from commbench.acceptance.hints import first_things
+from commbench.acceptance.hints import Facts, facts_of, first_things
 from commbench.acceptance.levels import level
 from commbench.acceptance.parts import guilty_ranks, judge_parts
 from commbench.acceptance.profile import Profile
@@ -28,10 +28,12 @@ _UNKNOWN = {"nic_GBps": "the algorithm was not observed", "tail": "a p99 needs 1
 
 
 class Case(NamedTuple):
-    """What every verdict is about. `guilty`: for each scope {rank: host} of the nodes that slow such rows down."""
+    """What every verdict is about. `facts`: what the run says of itself; `guilty`: for each scope {rank: host} of the
+    nodes that slow such rows down."""
 
     run: Run
     profile: Profile
+    facts: Facts = Facts()
     guilty: dict[str, dict[int, str]] = {}
 
 
@@ -44,7 +46,7 @@ def judge(run: Run, profile: Profile, topology: Path | None = None) -> Judgement
     """
     rows = judged_rows(run, profile)
     parts, told, found = judge_parts(run, topology)
-    verdicts = judge_rules(rows, Case(run, profile, guilty_ranks(run, found)))
+    verdicts = judge_rules(rows, Case(run, profile, facts_of(run), guilty_ranks(run, found)))
     notes = [*hidden_notes(profile, verdicts), *_remarks(rows, verdicts, profile), *told]
     code, reason = own_exit_code(run)
     return Judgement(str(run.path), profile.name, tuple(verdicts), tuple(notes), code, reason, tuple(parts), found)
@@ -184,7 +186,7 @@ def _finish(rule: Rule, verdict: Verdict, row: Row, case: Case) -> Verdict:
         "size_bytes": size_of(row), "nodes": row.nodes, "again": command_of(row),
     }  # fmt: skip
     if verdict.word in ("warn", "fail"):
-        told["look_at"] = first_things(rule, row, verdict, case.run, case.profile)
+        told["look_at"] = first_things(rule, row, verdict, case.facts, case.profile)
         guilty = case.guilty.get(row.scope, {})
         held = folded(dict.fromkeys(guilty[rank] for rank in point.members if rank in guilty))
         told["note"] = "; ".join(filter(None, [f"holds {held}, slow beside the others" if held else "", verdict.note]))

@@ -177,7 +177,7 @@ class JoinedSite:
                 return None
             due[0] = time.monotonic() + self._poll_s
             # Where rank 0 is cut off it comes to its end first, for launchers kill all once one task has failed.
-            patience_s = spec.timeout_s + progress.rows()[0]["allowance_ms"] / 1e3 + 3 * (_HEARD_S + self._poll_s)
+            patience_s = spec.timeout_s + progress.rows()[0]["allowance_ms"] / 1e3 + 2 * (_HEARD_S + self._poll_s)
             try:
                 with in_time(patience_s, self.me.server):
                     return Outcome(**json.loads(self.store.get(key))) if self.store.check([key]) else None
