@@ -27,7 +27,7 @@ def _sweep_with(signal_number, victim, backend, out, timeout_s):
 
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.full)])
 def test_a_killed_rank_is_named(tmp_path, backend, victim):
     out = tmp_path / "run"
     process, told, took = _sweep_with(signal.SIGKILL, victim, backend, out, 30)

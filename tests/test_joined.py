@@ -158,6 +158,7 @@ def test_mpirun_runs_gloo_and_mpi_launch_after_launch(tmp_path):
     assert _rows(out) == sorted((b, n) for b in ("gloo", "mpi") for n in (1, 2) for _ in range(2))
 
 
+@pytest.mark.full
 def test_across_nodes_each_mpi_launch_waits_for_a_start_of_its_own(tmp_path):
     """Each rank believes to be on a node of its own, by its host name."""
     if os.geteuid() != 0:
@@ -176,6 +177,7 @@ def test_across_nodes_each_mpi_launch_waits_for_a_start_of_its_own(tmp_path):
     assert _rows(out)[-1] == ("mpi", 2) and commbench("status", "--goes-on", out).returncode == 1
 
 
+@pytest.mark.full
 def test_mpi_that_forms_worlds_of_one_is_refused(tmp_path):
     """Tasks that srun started without MPI support: each would be rank 0 of 1."""
     out = tmp_path / "run"

@@ -127,12 +127,12 @@ def test_more_than_a_thousand_nodes_within_50_ms(text):
 
 
 def test_a_long_malformed_list_is_refused_as_fast():
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(UsageError):
         expand_nodelist("n" * 50_000 + "!")
     with pytest.raises(UsageError):
         expand_nodelist("n[1-2]" * 30)  # 2^30 names
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 0.5
 
 
 @pytest.mark.skipif(shutil.which("scontrol") is None, reason="no scontrol here to compare with")

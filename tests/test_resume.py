@@ -67,7 +67,7 @@ def test_a_run_that_is_being_measured_is_not_measured_twice(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_a_stopped_run_is_closed_tidily_and_goes_on(tmp_path, number, backend):
     from runs import alive, records
 

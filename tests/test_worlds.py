@@ -41,7 +41,13 @@ def _assert_right(rows):
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 @pytest.mark.parametrize(
-    "ranks", [1, 3, pytest.param(5, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)]
+    "ranks",
+    [
+        3,
+        pytest.param(1, marks=pytest.mark.full),
+        pytest.param(5, marks=pytest.mark.full),
+        pytest.param(7, marks=pytest.mark.full),
+    ],
 )
 def test_odd_worlds(tmp_path, ranks, backend):
     rows = _run(tmp_path, ranks, backend)
