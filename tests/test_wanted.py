@@ -110,6 +110,13 @@ def test_pairs_are_added_only_where_the_ladder_has_none_of_the_kind(tmp_path):
     assert sum(p.op == "p2p_latency" for p in points) == 1 and all(p.status == "ok" for p in points)
 
 
+def test_what_is_judged_over_nccl_is_not_measured_over_gloo():
+    profile = load_profile("h100-8x400g")
+    of_gloo, bare = (planned(2, 2, "gloo", profile=p) for p in (profile, None))
+    assert (of_gloo.steps, of_gloo.later) == (bare.steps, bare.later)
+    assert all(m["backend"] == ["nccl"] for m in measures_of(profile, []))
+
+
 def test_a_soak_is_added_where_the_suite_has_none():
     profile, own = load_profile("h100-8x400g"), check_suite(read_suite("ladder"), "ladder").measure
     assert not [m for m in measures_of(profile, own) if "soak_s" in m]

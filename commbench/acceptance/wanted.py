@@ -19,7 +19,8 @@ _LARGEST_BYTES = 8 << 30  # and as much again to receive it
 def measures_of(profile: Profile, measures: list[Measure]) -> list[dict]:
     """[[measure]] tables for the rules of `profile` on rows. Of a rule on pairs nothing where `measures` have pairs of
     that kind, else one pair: all of them at each size would take too long."""
-    rules = [rule for rule in profile.rule if rule.op in OPS]
+    of = profile.backend  # what is judged over NCCL is not measured over Gloo
+    rules = [rule.model_copy(update={"backend": rule.backend or of}) for rule in profile.rule if rule.op in OPS]
     soaks = [rule for rule in rules if rule.metric == "tail"]
     rules = [rule for rule in rules if rule.metric != "tail"]
     found = [_measure(rule) for rule in rules if OPS[rule.op].group_size != 2 and rule.scope in _PLACE]

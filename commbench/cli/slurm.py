@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _script_arguments(parser: argparse.ArgumentParser, submits: bool) -> None:
     add = parser.add_argument
     where = ", or the folder of a job to submit again" if submits else ""
-    add("script", help=f"sweep, scaling, pairs, rails, nightly, or a file{where}")
+    add("script", help=f"sweep, scaling, pairs, rails, accept, nightly, or a file{where}")
     add("--site", help="a shipped site file's name, or a path; copy a shipped one for your cluster")
     add("--nodes", help="number of nodes; for an array over node counts several: 1,2,4,8")
     add("--time", help="time limit, as sbatch takes it")
