@@ -55,6 +55,8 @@ def run_layer_step(world, points: list[Point], settings, facts, mark, started_at
     warmup = min(settings.warmup, 3)
     for name in names if warmup else ():
         watches[name](warmup)
+    if built:
+        built.sampling()
     before = cores.used()
     samples, own, slowest, reason = _time(world, watches, len(points), mine, settings, mark)
     used = [None if None in pair else pair[1] - pair[0] for pair in zip(before, cores.used(), strict=True)]

@@ -28,6 +28,9 @@ def step_figure(rows) -> dict:
     place = {"y": list(range(len(rows))), "orientation": "h", "hoverinfo": "text"}
     bubble = any(bubbles(samples[-1]) for _, samples in rows)
     added = "what communication and waiting for other stages add" if bubble else "what communication adds"
+    apart = any(samples[-1].counted or part_us(samples[-1], "compute") for _, samples in rows)
+    if not apart:  # a step without calls is drawn as it is
+        return {"data": [_whole(names, whole, place)], "layout": _layout(names, "stack")}
     bars = [
         {"type": "bar", "name": "computation (calls left out)", "x": compute, "marker": {"color": COMPUTE},
          "hovertext": [f"{n}: computation {figure(c)} ms" for n, c in zip(names, compute)]} | place,
@@ -40,6 +43,12 @@ def step_figure(rows) -> dict:
          "hovertext": [f"{n}: communication alone {figure(a / 1e3)} ms" if a else "" for n, a in zip(names, alone)]},
     ]  # fmt: skip
     return {"data": bars, "layout": _layout(names, "stack")}
+
+
+def _whole(names: list[str], whole: list[float], place: dict) -> dict:
+    hover = [f"{n}: {figure(w)} ms" for n, w in zip(names, whole)]
+    return {"type": "bar", "name": "whole step", "x": whole, "hovertext": hover, "showlegend": True,
+            "marker": {"color": _PARTS[5]}} | place  # fmt: skip
 
 
 def _computation_us(samples: list[Sample]) -> float:
@@ -75,6 +84,7 @@ def parts_figure(rows) -> dict | None:
         values = [median(samples, lambda s, name=name: part_us(s, name)) for _, samples in kept]
         bars.append({
             "type": "bar", "orientation": "h", "name": text(name), "y": list(range(len(kept))), "hoverinfo": "text",
+            "showlegend": True,
             "x": [None if v is None else v / 1e3 for v in values], "marker": {"color": _PARTS[i % len(_PARTS)]},
             "hovertext": [f"{n}: {text(name)} {figure(v / 1e3)} ms" if v else "" for n, v in zip(labels, values)],
         })  # fmt: skip

@@ -34,10 +34,18 @@ def layer_sections(run: Run) -> list[dict]:
 def _knees(run: Run) -> list[str]:
     """From which bucket on gathering the same volume costs no more; FSDP's folk figure is of another fabric."""
     samples, told = run.samples(), []
-    for what, knees in (("all_gathers", gather_knees(samples)), ("whole steps", step_knees(samples))):
-        for key, knee in knees.items():
+    gathers, steps = gather_knees(samples), step_knees(samples)
+    alike = set.intersection(*(set(others) for *_, others in steps)) if steps else set()
+    where = {
+        "all_gathers": [f"{backend}, group {group}, {ranks} ranks, {dtype}, {timing}"
+                        for backend, group, ranks, dtype, timing in gathers],
+        "whole steps": [", ".join([backend, f"group {group}", *(f"{k} {v}" for k, v in others if (k, v) not in alike)])
+                        for backend, group, others in steps],
+    }  # fmt: skip
+    for (what, places), knees in zip(where.items(), (gathers, steps), strict=True):
+        for place, knee in zip(places, knees.values(), strict=True):
             found = f"{knee.elements:,} elements" if knee.elements else knee.reason
-            told.append(f"Knee of {what} over the bucket ({key[0]}): {found}; the folk figure is {FOLK_ELEMENTS:,}")
+            told.append(f"Knee of {what} over the bucket ({place}): {found}; the folk figure is {FOLK_ELEMENTS:,}")
     return told
 
 

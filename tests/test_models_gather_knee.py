@@ -24,8 +24,8 @@ def test_the_knee_of_latency_and_bandwidth(power):
 
 
 def test_what_a_run_does_not_show_is_said():
-    assert "below 1024 elements" in knee({n: 1.0 for n in SIZES}).reason
-    assert "above 67108864 elements" in knee({n: 1e9 / n for n in SIZES}).reason
+    assert "below 1,024 elements" in knee({n: 1.0 for n in SIZES}).reason
+    assert "above 67,108,864 elements" in knee({n: 1e9 / n for n in SIZES}).reason
     assert "3 bucket sizes show no knee" in knee({1: 3.0, 2: 2.0, 4: 1.0}).reason
     assert gather_knees([_gather(1024, 5.0)]) == {}
 

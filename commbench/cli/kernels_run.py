@@ -42,7 +42,7 @@ def measure(args, cases: list[Attention], backends: list, device: str, view) -> 
     steps = [_copy_point(device), _matmul_point(device, cases[0].dtype)]
     steps += [point(case, b.name, which, device) for case in cases for b in backends for which in PASSES]
     settings = Settings(warmup_s=how.warmup_s, budget_s=args.budget, checks=1)
-    folder = new_folder(args.out, "kernels")
+    folder = new_folder(args.out, "kernels", resumes=False)
     plan = Plan("kernels", tuple((p,) for p in steps), settings, 1, ("commbench", *sys.argv[1:]), _now())
     plan.save(folder / "plan.json")
     with open(folder / "lock", "w") as lock:  # `commbench status` sees by it that the run is going on

@@ -1,6 +1,7 @@
 """commbench plan MODEL --fabric F|--run RUN: how to cut a model over a cluster, with the arithmetic shown."""
 
 import argparse
+import math
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,13 +95,15 @@ def _claimed(args) -> int:
     try:
         value = float(text.rstrip("% "))
     except ValueError:
-        raise UsageError(f"--claim {args.claim}: write a name and a number, such as mfu=41") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"--claim {args.claim}: write a name and a number, such as mfu=41")
     refuse_gpu_utilisation(name)
     if name.lower() == "mfu":
         if not args.gpu:
             raise UsageError("--claim mfu=... needs --gpu, whose peak it is a share of")
         gpu = gpu_named(args.gpu)
-        kind = f" of the {peak_for(gpu, args.peak)} peak" if args.peak else ""
+        kind = "" if args.peak is None else f" of the {peak_for(gpu, args.peak)} peak"
         checked_mfu(value, gpu, args.peak)
         print(f"{args.claim}{kind} can be")
         return 0
@@ -117,8 +120,14 @@ def _claimed(args) -> int:
 def _planned(args) -> int:
     from commbench.cli.plan_json import advice_json
     from commbench.cli.plan_view import layout_lines, search_lines
+    from commbench.errors import UsageError
     from commbench.planning.advice import advise_layout, advise_search
 
+    if args.serving:
+        flags = ("layout", "gpus", "batch", "sequence", "json", "report")
+        unused = [name for name in flags if getattr(args, name) not in (None, False)]
+        if unused:
+            raise UsageError(f"--serving has no use for --{unused[0]}; leave it out")
     shape, machine, fabric = _machine(args)
     if args.serving:
         from commbench.cli.plan_serving import serving_lines
@@ -195,7 +204,7 @@ def _job(args, shape):
     from commbench.errors import UsageError
     from commbench.planning.layout import Job, parse_layout
 
-    layout = parse_layout(args.layout, args.gpus) if args.layout else None
+    layout = None if args.layout is None else parse_layout(args.layout, args.gpus)
     gpus = args.gpus if args.gpus is not None else layout.ranks if layout else None
     if gpus is None:
         raise UsageError("how many GPUs? say --gpus N, or a --layout whose product it is")

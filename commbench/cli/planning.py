@@ -1,5 +1,6 @@
 """From the command line to a plan: a suite's tables, changed by the flags, expanded for the world that is there."""
 
+import math
 import os
 import re
 import secrets
@@ -139,7 +140,10 @@ def _option(text: str) -> tuple[str, list]:
     name, equals, values = text.partition("=")
     if not equals or not _words(values):
         raise UsageError(f"--set {text!r} is not understood; write --set tokens=512 or --set tokens=512,1024")
-    return name.strip(), [_value(word) for word in _words(values)]
+    read = [_value(word) for word in _words(values)]
+    if any(isinstance(value, float) and not math.isfinite(value) for value in read):
+        raise UsageError(f"--set {text!r}: write numbers that are finite")
+    return name.strip(), read
 
 
 def _value(word: str):

@@ -53,21 +53,24 @@ def prepare(args, node_of):
         if extra:
             raise UsageError(f"--resume goes on with the plan of {args.resume} as it is; leave out {', '.join(extra)}")
         run_dir = Path(args.resume)
-        return run_dir, Plan.load(run_dir / "plan.json")
+        plan = Plan.load(run_dir / "plan.json")
+        if any(point.kind == "kernel" for point in plan.points()):
+            raise UsageError(f"{run_dir} is a run of `commbench kernels`, which cannot be resumed; measure it anew")
+        return run_dir, plan
     plan = plan_run(args, node_of)
     run_dir = new_folder(args.out, plan.name)
     plan.save(run_dir / "plan.json")
     return run_dir, plan
 
 
-def new_folder(out: str | None, name: str) -> Path:
-    """An empty folder for a run. Raises UsageError when it holds a run already or cannot be made."""
+def new_folder(out: str | None, name: str, resumes: bool = True) -> Path:
+    """An empty folder for a run, which --resume may go on with. Raises UsageError when it holds a run already or cannot
+    be made."""
     if out:
         run_dir = Path(out)
         if (run_dir / "plan.json").exists():
-            raise UsageError(
-                f"{run_dir} holds a run already; go on with it by --resume {run_dir}, or choose another --out"
-            )
+            go_on = f"go on with it by --resume {run_dir}, or " if resumes else ""
+            raise UsageError(f"{run_dir} holds a run already; {go_on}choose another --out")
     else:
         run_dir = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(2, 1000):

@@ -6,6 +6,8 @@ rich is imported where it is used, so that a log or `--help` never waits for it.
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
+from commbench.layers import NAMES as LAYER_NAMES
+from commbench.layers import load
 from commbench.results.layer_metrics import layer_words
 from commbench.results.metrics import algbw_GBps, busbw_GBps, disturbances, flow_words, load_words, time_us
 from commbench.results.nccl_tests import number, one_line
@@ -21,6 +23,7 @@ _KEYS = {
     "group": lambda s: s.point.group,
     "algorithm": lambda s: s.point.choice,
     "routing": lambda s: flow_words(s.point),
+    "options": lambda s: _options_words(s.point),
     "dtype": lambda s: s.point.dtype,
     "timing": lambda s: s.point.timing,
     "place": lambda s: "in" if s.point.in_place else "out",
@@ -42,10 +45,11 @@ def result_table(samples: Sequence[Sample]):
 
     shared = {name for name, key in _KEYS.items() if len({key(s) for s in samples}) == 1}
     columns = [name for name in _KEYS if name not in shared]
-    title = ", ".join(one_line(f"{name} {_KEYS[name](samples[0])}") for name in _KEYS if name in shared)
+    alike = {name: _KEYS[name](samples[0]) for name in _KEYS if name in shared}
+    title = ", ".join(one_line(f"{name} {value}") for name, value in alike.items() if value)
     table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, padding=0, title_justify="left")
     for name in columns:
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name != "options", overflow="fold")
     # On a narrow terminal a number is broken over two lines (fold): it must not lose a digit.
     for name in ("size", "time us", "± %", "algbw GB/s", "busbw GB/s", "#wrong", "skew us"):
         table.add_column(name, justify="right", overflow="fold")
@@ -66,6 +70,16 @@ def result_table(samples: Sequence[Sample]):
         ends = after is not None and _section(after) != _section(sample)
         table.add_row(*map(Text, cells), status, end_section=ends)
     return table
+
+
+def _options_words(point) -> str:
+    """What of a layer's options is not the default, "schedule zb_h1, tokens 128"; "" for what is no layer."""
+    if point.kind != "layer" or point.op not in LAYER_NAMES:
+        return ""
+    usual = load(point.op).options | {"dtype": point.dtype}
+    if point.ranks and point.nodes and "per_node" in usual:  # 0 stands for the nodes that are there
+        usual["per_node"] = point.ranks // point.nodes
+    return ", ".join(f"{name} {value}" for name, value in point.params.items() if usual.get(name) != value)
 
 
 def _section(sample: Sample) -> tuple:
@@ -105,6 +119,7 @@ def _unusual(sample: Sample):
     yield point.group, "all"
     yield point.choice, "library"
     yield flow_words(point), ""
+    yield _options_words(point), ""
     yield point.dtype, "float32"
     yield ("sum" if point.redop == "none" else point.redop), "sum"
     yield f"root {max(point.root, 0)}", "root 0"
@@ -124,10 +139,10 @@ def point_line(sample: Sample) -> str:
     if sample.samples_us:
         spread = "" if width == "-" else f" ±{width} %"
         checked = "not checked" if sample.wrong is None else f"{wrong} wrong"
+        rates = f"busbw {busbw} GB/s" if point.kind in ("collective", "p2p") else layer_words(sample)
         outcome = [
             f"{time} us{spread}",
-            f"busbw {busbw} GB/s" if point.kind in ("collective", "p2p") else layer_words(sample),
-            *filter(None, [load_words(sample)]),
+            *filter(None, [rates, load_words(sample)]),
             checked,
             f"stop: {sample.stop_reason}",
             *disturbances(sample),

@@ -23,6 +23,7 @@ class Built:
     check(): (tensors that are wrong, the largest relative error) of outputs and gradients against the reference on one
     rank. parts: further functions that are timed apart, by name.
     facts(): what else a row should hold, of this rank: {"name": number or list}; the row keeps one value per rank.
+    sampling(): called once, before the first sample; facts that are measured are those of the steps from here on.
     computes: False where a step is its calls alone, so that there is no computation to time without them.
     """
 
@@ -31,6 +32,7 @@ class Built:
     parts: dict[str, Callable[[], None]] = field(default_factory=dict)
     facts: Callable[[], dict] = dict
     computes: bool = True
+    sampling: Callable[[], None] = lambda: None
 
 
 def _everywhere(params: Params) -> tuple[str, ...]:

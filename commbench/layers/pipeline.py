@@ -27,6 +27,7 @@ from commbench.schedules.stages_messages import messages_out
 from commbench.schedules.stages_simulate import peak_activations
 
 WORK, EXECUTORS = ("compute", "wait"), ("own", "torch")
+_LONGEST_S = 10  # that a step may sleep
 OPTIONS = {
     "schedule": "1f1b", "micro_batches": 8, "chunks": 2, "model": "llama3-8b", "scale": 16, "tokens": 64, "blocks": 2,
     "work": "compute", "forward_us": 5000.0, "input_us": 5000.0, "weight_us": 5000.0, "executor": "own", "seed": 1,
@@ -45,6 +46,9 @@ def _problem(params, ranks):
         return f"{params['blocks']} blocks on a rank do not make {stages} stages of it; choose a multiple"
     if params["tokens"] < 1:
         return "a micro-batch of 0 tokens is nothing to send"
+    step_s = m * sum(params[f"{what}_us"] for what in ("forward", "input", "weight")) / 1e6
+    if params["work"] == "wait" and step_s > _LONGEST_S:
+        return f"a step would wait {step_s:g} s; with shorter waits or fewer micro-batches it is {_LONGEST_S} s at most"
     scaled(params["model"], params["scale"])
     return _torch_problem(params, ranks) if params["executor"] == "torch" else None
 
@@ -143,7 +147,7 @@ def build(wires, params, place: Place, device: str) -> Built:
             [*wanted.of_weights(numbers, found), *wanted.of_ends(run.outputs, run.input_gradients)], params["dtype"]
         )
 
-    return Built(run.step, check, facts=lambda: bubble_facts(run, wire, params["chunks"]))
+    return Built(run.step, check, facts=lambda: bubble_facts(run, wire, params["chunks"]), sampling=run.forget)
 
 
 def _by_torch(wire, params, schedule, numbers, device, inputs, output_gradients) -> Built:

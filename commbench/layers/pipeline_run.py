@@ -54,6 +54,10 @@ class PipelineRun:
         if self._wire.on:
             self._times.append((origin, marks))
 
+    def forget(self) -> None:
+        """Leave out the times of the steps so far: the first ones are slow."""
+        self._times.clear()
+
     def durations_us(self) -> list[np.ndarray]:
         """For each step that is kept: (cells, 2), begin and end of each cell since the step began on this rank."""
         return [np.array([self._since(origin, mark) for mark in marks]).reshape(-1, 2) for origin, marks in self._times]

@@ -32,6 +32,9 @@ OPTIONS = {
 
 def problem(params, ranks):
     shape = scaled(params["model"], params["scale"])
+    for what in ("batch", "tokens"):
+        if params[what] < 1:
+            return f"{what} is 0; it must be 1 or more"
     if params["recompute"] not in RECOMPUTE:
         return f"recompute {params['recompute']!r} is none of {', '.join(RECOMPUTE)}"
     if params["part"] not in PARTS:

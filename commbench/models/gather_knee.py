@@ -34,9 +34,9 @@ def knee(times: dict[int, float], allowed: float = ALLOWED) -> Knee:
         return Knee(None, curve, f"{len(curve)} bucket sizes show no knee; measure 4 or more")
     slow = [i for i, (_, over) in enumerate(curve) if over > 1 + allowed]
     if not slow:
-        return Knee(None, curve, f"it lies below {curve[0][0]} elements, the smallest bucket of the run")
+        return Knee(None, curve, f"it lies below {curve[0][0]:,} elements, the smallest bucket of the run")
     if slow[-1] >= len(curve) - 2:
-        return Knee(None, curve, f"it may lie above {curve[-1][0]} elements, the largest bucket of the run")
+        return Knee(None, curve, f"it may lie above {curve[-1][0]:,} elements, the largest bucket of the run")
     return Knee(curve[slow[-1] + 1][0], curve)
 
 

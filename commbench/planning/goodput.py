@@ -61,7 +61,12 @@ def goodput(interval_s: float, checkpoint_s: float, restart_s: float, between_s:
     checkpoint takes M e^(R/M) (e^((t + C)/M) - 1). restart_s: until the run is where the last checkpoint was.
     """
     _above_zero(interval_s, between_s)
-    wall_s = between_s * math.exp(restart_s / between_s) * math.expm1((interval_s + checkpoint_s) / between_s)
+    if not 0 <= restart_s < math.inf:
+        raise UsageError(f"a restart takes 0 seconds or more, not {restart_s:g}")
+    try:
+        wall_s = between_s * math.exp(restart_s / between_s) * math.expm1((interval_s + checkpoint_s) / between_s)
+    except OverflowError:  # checkpoints and restarts are so long that none ends before the next interruption
+        return 0.0
     return interval_s / wall_s
 
 
@@ -71,5 +76,6 @@ def effective_mfu(mfu: float, share: float) -> float:
 
 
 def _above_zero(*times_s: float) -> None:
-    if min(times_s) <= 0:
-        raise UsageError(f"times must be above 0 seconds; there is {min(times_s):g}")
+    for time_s in times_s:
+        if not 0 < time_s < math.inf:
+            raise UsageError(f"times must be above 0 seconds; there is {time_s:g}")

@@ -92,7 +92,10 @@ def parse_layout(text: str, gpus: int | None = None) -> Layout:
         if key in given:
             raise UsageError(f"layout names {key} twice")
         given[key] = _value(key, value, kinds[key])
+    if not given:
+        raise UsageError("the layout is empty; write tp=8,pp=16, or leave --layout out to rank all that fit")
     layout = Layout(**given)
+    _check_degrees(layout)
     if "schedule" not in given and layout.vpp > 1:
         layout = replace(layout, schedule="interleaved")
     if "dp" not in given and gpus is not None:
@@ -105,9 +108,7 @@ def parse_layout(text: str, gpus: int | None = None) -> Layout:
 
 def check_layout(shape: Shape, layout: Layout, job: Job) -> None:
     """UsageError, in one sentence, where this layout of this model cannot be."""
-    for key in ("tp", "cp", "dp", "pp", "vpp", "ep", "micro_batch"):
-        if getattr(layout, key) < 1:
-            raise UsageError(f"{key} is {getattr(layout, key)}; it must be 1 or more")
+    _check_degrees(layout)
     if layout.ranks != job.gpus:
         raise UsageError(
             f"tp x cp x pp x dp is {layout.tp} x {layout.cp} x {layout.pp} x {layout.dp} = {layout.ranks}, "
@@ -135,6 +136,12 @@ def check_layout(shape: Shape, layout: Layout, job: Job) -> None:
         raise UsageError(
             f"dp x micro_batch is {share}, which does not divide the global batch of {job.global_batch} sequences"
         )
+
+
+def _check_degrees(layout: Layout) -> None:
+    for key in ("tp", "cp", "dp", "pp", "vpp", "ep", "micro_batch"):
+        if getattr(layout, key) < 1:
+            raise UsageError(f"{key} is {getattr(layout, key)}; it must be 1 or more")
 
 
 def _check_tp(shape: Shape, layout: Layout) -> None:

@@ -10,8 +10,11 @@ from commbench.units import format_bytes
 
 
 def link_GBps(sample: Sample) -> dict[str, float]:
-    """GB/s of one rank on an offload link: "out", "back", and of offload "both", the sum of both ways at once; {} for
-    other rows. On the slowest rank, as times are; all ranks of a node copy at the same time."""
+    """GB/s of one rank on an offload link: "out", "back", and of offload "both", the sum of both ways at once; of
+    kv_transfer that of a pair; {} for other rows. On the slowest rank, as times are; all ranks of a node move at the
+    same time."""
+    if sample.point.op == "kv_transfer" and sample.samples_us:
+        return {"a pair": sample.point.size_bytes / time_us(sample) / 1e3}
     moved = sample.rank_facts.get("moved_bytes")
     if not moved or not {"out", "back"} <= set(sample.parts_us):
         return {}
