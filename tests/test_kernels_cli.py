@@ -143,6 +143,16 @@ def test_bad_input_is_one_sentence_and_exit_2(arguments, told, tmp_path, capsys)
     assert not (tmp_path / "run").exists()
 
 
+def test_it_cannot_be_resumed(stored, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--resume", str(stored.path)])
+    assert (
+        ended.value.code == 2 and "is a run of `commbench kernels`, which cannot be resumed" in capsys.readouterr().err
+    )
+    code, _, err = run(capsys, "--out", str(stored.path))
+    assert code == 2 and "holds a run already; choose another --out" in err and "--resume" not in err
+
+
 def test_what_the_flags_stand_for():
     from types import SimpleNamespace
 

@@ -1,13 +1,16 @@
 """Figures beside a layer's times: rates of links, memory, and what recomputation costs."""
 
+from dataclasses import replace
+
 from commbench.results.layer_facts import facts_words, link_GBps, recompute
 from commbench.results.layer_metrics import layer_words
 from commbench.results.records import Point, Sample
 
+POINT = Point("moe", "gloo", 0, kind="layer", ranks=2, world_size=2, members=(0, 1))
+
 
 def _row(op, time_us, parts, facts):
-    point = Point(op, "gloo", 0, kind="layer", ranks=2, world_size=2, members=(0, 1))
-    return Sample(point, 1, "", samples_us=(time_us,) * 3, parts_us=parts, rank_facts=facts)
+    return Sample(replace(POINT, op=op), 1, "", samples_us=(time_us,) * 3, parts_us=parts, rank_facts=facts)
 
 
 def test_rates_of_a_link():
@@ -19,6 +22,9 @@ def test_rates_of_a_link():
     host = _row("host_optimizer", 3.0, {"out": [1.0], "adam": [1.0], "back": [1.0]}, {"moved_bytes": [1000, 1000]})
     assert link_GBps(host) == {"out": 1.0, "back": 1.0}
     assert link_GBps(_row("moe", 3.0, {}, {})) == {}
+    request = replace(POINT, op="kv_transfer", size_bytes=10**6)
+    assert link_GBps(Sample(request, 1, "", samples_us=(500.0,) * 3)) == {"a pair": 2.0}
+    assert link_GBps(Sample(request, 1, "", status="skip")) == {}
 
 
 def test_what_recomputation_costs():

@@ -111,6 +111,11 @@ def test_a_bubble_is_measured_where_ranks_wait():
 
     def measured(world):
         built, *_ = built_on(world, "pipeline", case)
+        run = built.step.__self__
+        built.step()
+        assert len(run.durations_us()) == 1
+        built.sampling()
+        assert not run.durations_us()  # slow first steps are no samples
         for _ in range(5):
             built.step()
         return built.facts()
@@ -213,6 +218,7 @@ def test_flops_are_those_of_the_matrices():
         ({"executor": "torch", "work": "wait"}, 2, "stages that wait are for executor own"),
         ({"executor": "torch", "micro_batches": 2}, 4, "needs 4 micro-batches or more, not 2"),
         ({"tokens": 0}, 2, "0 tokens"),
+        ({"work": "wait", "forward_us": 1e12}, 2, "a step would wait 8e+06 s"),
     ],
 )
 def test_what_cannot_be_is_said(given, ranks, said):

@@ -138,6 +138,8 @@ def test_flops_that_are_done_twice():
         ({"recompute": "some"}, 2, "recompute 'some' is none of"),
         ({"scores": True, "scale": 1}, 2, "one key head a query head"),
         ({"part": "head"}, 2, "part 'head' is none of"),
+        ({"tokens": 0}, 2, "tokens is 0; it must be 1 or more"),
+        ({"batch": 0}, 2, "batch is 0; it must be 1 or more"),
     ],
 )
 def test_what_cannot_be_is_said(given, ranks, said):

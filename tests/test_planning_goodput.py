@@ -60,4 +60,7 @@ def test_what_is_no_time():
     for wrong in ((0, 3600), (60, 0), (-1, 5)):
         with pytest.raises(UsageError, match="above 0 seconds"):
             daly_interval_s(*wrong)
+    with pytest.raises(UsageError, match="0 seconds or more, not nan"):
+        goodput(600, 30, float("nan"), 3600)
+    assert goodput(600, 30, 1e9, 3600) == 0  # no restart ends before the next interruption
     assert Interruptions(1, 1, 8, "x").hours_between == 24

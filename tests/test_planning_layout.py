@@ -28,6 +28,8 @@ def test_a_layout_is_read_and_written_back():
         ("tp=eight", "tp is 'eight'; it must be a whole number"),
         ("tp=-8", "tp is '-8'"),
         ("tp=9999999999", "tp is '9999999999'"),
+        ("tp=0", "tp is 0; it must be 1 or more"),
+        ("", "the layout is empty"),
         ("sp=maybe", "sp is 'maybe'; write on or off"),
         ("tp=3", "tp x cp x pp is 3, which does not divide 16384 GPUs"),
     ],

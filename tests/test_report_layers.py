@@ -82,6 +82,32 @@ def test_the_page_draws_what_was_measured():
     assert section["parts"]["data"][0]["x"] == [0.01, 0.01] and len(section["bandwidths"]) == 2
 
 
+def test_a_step_without_calls_is_drawn_whole():
+    point = replace(POINT, op="offload", params={"link": "memory"})
+    (section,) = layer_sections(_Run(replace(SAMPLE, point=point, counted={}, parts_us={"out": (1.0,) * 8})))
+    (bar,) = section["figure"]["data"]
+    assert bar["name"] == "whole step" and bar["x"] == [0.1]
+    assert section["parts"]["data"][0]["showlegend"]
+
+
+def test_every_knee_tells_where_it_is():
+    def gathers(group, ranks):
+        members = tuple(range(ranks))
+        point = Point(
+            "all_gather", "gloo", 0, group=group, ranks=ranks, members=members, world_size=4, timing="streaming"
+        )
+        return [
+            Sample(replace(point, size_bytes=4 * n), 1, "", samples_us=(1e6 + n,)) for n in (1024, 2048, 4096, 8192)
+        ]
+
+    layer = replace(POINT, op="data_parallel", params={"zero": 3, "bucket": 1024})
+    run = _Run(replace(SAMPLE, point=layer), *gathers("all", 4), *gathers("DIV 2 #0", 2))
+    (section,) = layer_sections(run)
+    assert len(set(section["notes"])) == len(section["notes"]) == 2
+    assert "(gloo, group DIV 2 #0, 2 ranks, float32, streaming)" in section["notes"][1]
+    assert "above 8,192 elements" in section["notes"][0]
+
+
 def test_a_wrong_layer_is_in_the_table_and_not_drawn():
     (section,) = layer_sections(_Run(replace(SAMPLE, status="wrong", reason="1 wrong tensors", wrong=1)))
     assert section["figure"] is None and section["rows"][0]["status"] == "wrong"

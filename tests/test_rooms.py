@@ -21,7 +21,20 @@ FLOORS = {
     "cli": 5, "__main__": 5,
 }  # fmt: skip
 RANK_MAY_LOAD = {"torch", "numpy", "mpi4py", "pynvml"}
-RANK_ROOMS = {"world", "timing", "routing", "layers", "ops", "results", "schedules", "measure", "measure_layer", "launch", "errors", "units"}
+RANK_ROOMS = {
+    "world",
+    "timing",
+    "routing",
+    "layers",
+    "ops",
+    "results",
+    "schedules",
+    "measure",
+    "measure_layer",
+    "launch",
+    "errors",
+    "units",
+}
 
 
 def _files():

@@ -48,7 +48,8 @@ def test_weights_of_an_archive_are_kept(tmp_path):
         ("0,3\nx,1\n", "line 2: 'x,1' are no expert ids"),
         ("0,3\n1,0\n2,3\n", "holds 3 tokens, 4 are needed for 2 ranks"),
         ("0,1,2\n" * 4, r"of shape \(4, 3\); top-2 needs \(tokens, 2\)"),
-        ("", "holds no tokens"), ("first,second\n", "holds no tokens"),
+        ("", "holds no tokens"),
+        ("first,second\n", "holds no tokens"),
         ("99999999999999999999,1\n" * 4, "cannot be read"),
     ],
 )

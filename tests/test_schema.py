@@ -180,6 +180,7 @@ _ONE = ("ranks", "matrix", "align", "soak_s", "stage", "set", *_ROUTED)  # take 
         ({"op": "all_reduce", "layer": "tensor_parallel"}, "give either op or layer"),
         ({"op": "all_reduce", "set": {"tokens": 8}}, "set and degree are for layers"),
         ({"op": "all_reduce", "degree": 2}, "set and degree are for layers"),
+        ({"layer": "pipeline", "degree": 2, "split": "MOD 2"}, "give degree or split, not both"),
         ({"layer": "tensor_parallell"}, "'tensor_parallel'"),
         ({"layer": "tensor_parallel", "set": {"tokens": [[1]]}}, "found"),
     ],

@@ -94,6 +94,18 @@ def test_a_line_for_a_log():
     assert "busbw n/a GB/s, not checked" in point_line(sample(ranks=1, wrong=None))
 
 
+def test_a_line_of_a_layer_tells_its_options():
+    def line(**params):
+        return point_line(
+            sample("pipeline", kind="layer", redop="none", nodes=1, params={"dtype": "float32", **params})
+        )
+
+    assert line(schedule="zb_h1", tokens=64).startswith(
+        "pipeline 64K, gloo, 4 ranks, schedule zb_h1: 105.00 us ±4.8 %,"
+    )
+    assert line(schedule="1f1b").startswith("pipeline 64K, gloo, 4 ranks: 105.00 us ±4.8 %, 0 wrong, stop")
+
+
 def test_a_log_gets_one_plain_line_a_point():
     stream = io.StringIO()
     view = LiveView(12, stream)

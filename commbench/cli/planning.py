@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from commbench.cli.laid_over import lay_layers, lay_traffic
 from commbench.cli.op_names import OP_NAMES
 from commbench.errors import UsageError
 from commbench.layers import NAMES as LAYER_NAMES
@@ -88,16 +89,13 @@ def suite_tables(args) -> dict:
         axes["split"] = args.split
     if args.matrix:
         axes["matrix"] = args.matrix
-    axes |= _flow(args)
-    if args.degree:
-        axes["degree"] = [_number("degree", word) for word in _words(args.degree)]
     measures = tables.get("measure")
+    if isinstance(measures, list):
+        options = dict(_option(text) for text in args.set or ())
+        degree = {"degree": [_number("degree", word) for word in _words(args.degree)]} if args.degree else {}
+        tables["measure"] = measures = lay_layers(lay_traffic(args.suite, measures, _flow(args)), degree, options)
     if axes and isinstance(measures, list):
         tables["measure"] = measures = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
-    if args.set and isinstance(measures, list):
-        options = dict(_option(text) for text in args.set)
-        measures = [{**m, "set": {**m.get("set", {}), **options}} if isinstance(m, dict) else m for m in measures]
-        tables["measure"] = measures
     if args.profile and isinstance(measures, list):
         from commbench.acceptance.profile import load_profile
         from commbench.acceptance.wanted import measures_of

@@ -128,6 +128,8 @@ class Measure(_Strict):
             raise ValueError("give either op or layer, one of the two")
         if self.op and (self.set or self.degree):
             raise ValueError("set and degree are for layers; an operation has keys of its own")
+        if self.degree and "split" in self.model_fields_set:
+            raise ValueError("give degree or split, not both: a degree is a split into consecutive ranks")
         if contradiction := traffic.problem(self):
             raise ValueError(contradiction)
         return self
