@@ -45,7 +45,7 @@ def test_what_is_not_simulated_is_said_beside_what_is(capsys):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ([], "say what to simulate"),
+        ([], "say what to simulate: either an operation"),
         (["all_reduce", "--pipeline", "1f1b"], "say what to simulate"),
         (["--pipeline", "zb"], "'zb' is none of gpipe, 1f1b"),
         (["--pipeline", "1f1b", "--costs", "1,1"], "--costs 1,1: write the times of F, B and W"),

@@ -129,7 +129,9 @@ def conduct(plan, run_dir: Path, site, no_report: bool) -> int:
         print(line)
     if code:
         print(f"exit code {code}: {reason}", file=sys.stderr)
-        print(f"go on with: commbench run --resume {run_dir}", file=sys.stderr) if code in (3, 4) else None
+        done = sum(s.status != "error" for s in run.samples())
+        if code in (3, 4) and (plan.later or done < len(plan.points()) * plan.launches):
+            print(f"go on with: commbench run --resume {run_dir}", file=sys.stderr)
     if not no_report:
         from commbench.reports.page import write_report
 

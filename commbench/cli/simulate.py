@@ -43,7 +43,7 @@ def main(args) -> int:
     from commbench.fabrics import load_fabric
 
     if (args.op is None) == (args.pipeline is None):
-        raise UsageError("say what to simulate: an operation such as all_reduce, or --pipeline 1f1b")
+        raise UsageError("say what to simulate: either an operation such as all_reduce, or --pipeline 1f1b")
     if args.pipeline is not None:
         return simulate_pipeline.main(args)
     if args.model and args.fabric:
