@@ -42,7 +42,7 @@ def run_layer_step(world, points: list[Point], settings, facts, mark, started_at
             sharing = node_of.count(node_of[world.rank])
             torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // sharing))
         point = points[mine]
-        place = Place(point.members.index(world.rank), point.ranks, tuple(node_of[m] for m in point.members))
+        place = Place(point.members.index(world.rank), point.ranks)
         built = record.build(wires, point.params, place, "cuda" if world.clock == "cuda_event" else "cpu")
         counted = tape.record(built.step)
         runs = _runs(built, tape)
@@ -125,18 +125,17 @@ def _time(world, watches: dict, groups: int, mine: int | None, settings, mark):
     """(samples per run and group, this rank's own durations of the whole, how often it was slowest, why it ended)."""
     samples = {name: [[] for _ in range(groups)] for name in watches}
     rule = StopRule(settings.target, settings.budget_s, settings.max_samples, settings.iters)
-    own, slowest, call_s, begin, order = [], 0, _BUILD_S, time.perf_counter(), list(watches)
+    own, slowest, call_s, begin, order = [], 0, 0.0, time.perf_counter(), list(watches)
     while True:
         decision = None
         if world.rank == 0:
-            known = call_s if samples[WHOLE][0] else 0.0
-            count, reason = rule.next_block(samples[WHOLE], time.perf_counter() - begin, known)
+            count, reason = rule.next_block(samples[WHOLE], time.perf_counter() - begin, call_s)
             decision = min(count, _BLOCK if samples[WHOLE][0] else 1), reason  # the first sample tells what one costs
         count, reason = world.share(decision)
         if not count:
             return samples, own, slowest, reason
         for name in order:
-            mark.phase(TIMED, allowance_s=10 * call_s)
+            mark.phase(TIMED, allowance_s=10 * call_s or _BUILD_S)
             durations = watches[name](count)
             table = np.full((groups, count), -np.inf)
             if mine is not None:

@@ -27,10 +27,10 @@ def _quantise(x: torch.Tensor, tall: int) -> tuple[torch.Tensor, torch.Tensor]:
     if depth % BLOCK:
         raise UsageError(f"a depth of {depth} is no multiple of {BLOCK}; pad it with zeros")
     padded = torch.nn.functional.pad(x.float(), (0, 0, 0, -rows % tall))
-    blocks = padded.view(-1, tall, depth // BLOCK, BLOCK)
+    blocks = padded.view(len(padded) // tall, tall, depth // BLOCK, BLOCK)
     largest = blocks.abs().amax((1, 3))
     scales = torch.where(largest > 0, largest / LARGEST, 1.0)
-    values = (blocks / scales[:, None, :, None]).reshape(-1, depth)[:rows]
+    values = (blocks / scales[:, None, :, None]).reshape(len(padded), depth)[:rows]
     return values.to(torch.float8_e4m3fn), scales
 
 

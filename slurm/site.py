@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraint
 
 from commbench.errors import UsageError
 from commbench.slurm import SHIPPED
+from commbench.toml_file import read_toml
 
 SITES = SHIPPED / "sites"
 LAUNCHERS = ("srun", "torchrun", "mpirun")
@@ -79,17 +79,11 @@ def read_site(name: str) -> Site:
     Raises UsageError when there is no such file, it is no TOML, or a key is unknown or has a value that cannot be.
     """
     path = SITES / f"{name}.toml" if name in shipped_sites() else Path(name)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise UsageError(
-            f"there is no site file {name!r}; shipped are {', '.join(shipped_sites())}: copy one from {SITES}, "
-            "and name it by its path"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"site file {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"site file {path} is not valid TOML: {error}") from None
+    missing = (
+        f"there is no site file {name!r}; shipped are {', '.join(shipped_sites())}: copy one from {SITES}, "
+        "and name it by its path"
+    )
+    tables = read_toml(path, "site file", missing)
     return check_site(tables, f"site file {path}")
 
 

@@ -45,7 +45,7 @@ def _rank(rank, ranks, path, results, function, args):
         results.put((rank, (False, traceback.format_exc())))
 
 
-def built_on(world, name: str, params: dict, node_of=None):
+def built_on(world, name: str, params: dict):
     """(Built, Tape, Layer, params, Place) of layer `name` over the whole world, its options overlaid by `params`."""
     record, tape = load(name), Tape()
     params = record.options | {"dtype": "float32"} | params
@@ -56,18 +56,18 @@ def built_on(world, name: str, params: dict, node_of=None):
         group = world.split(groups)
         if group is not None:
             wires[wire] = Wire(group, tape, wire, next(members for members in groups if world.rank in members))
-    place = Place(world.rank, world.size, tuple(node_of or [0] * world.size))
+    place = Place(world.rank, world.size)
     return record.build(wires, params, place, "cpu"), tape, record, params, place
 
 
-def tried(world, name: str, cases: list[dict], node_of=None) -> list[dict]:
+def tried(world, name: str, cases: list[dict]) -> list[dict]:
     """For each case: what was counted and what the formula says, wrong tensors, largest error, the rank's facts.
 
     The calls alone and the computation alone are run too; afterwards the layer must still be right.
     """
     rows = []
     for case in cases:
-        built, tape, record, params, place = built_on(world, name, case, node_of)
+        built, tape, record, params, place = built_on(world, name, case)
         counted = dict(tape.record(built.step))
         replay = tape.replay()
         tape.stop()

@@ -99,7 +99,8 @@ def test_gpus_and_their_peaks(tmp_path):
         ("[cpu]\n" + body + "speed = 3\n", "speed is not a known key"),
         ("[cpu]\n" + body.replace('"measured"', "3"), "source is 3"),
         (body, "one table"),
-        ("[cpu", "cannot be read"),
+        ("[cpu", "not valid TOML"),
+        ("a = " + "[" * 10_000, "not valid TOML"),
     ):
         path.write_text(wrong)
         with pytest.raises(UsageError, match=said):

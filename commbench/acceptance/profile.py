@@ -1,6 +1,5 @@
 """A profile: what a machine must reach, as data with sources. No rule holds code (rule.py)."""
 
-import tomllib
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from commbench.acceptance.rule import Rule, Strict, Text
 from commbench.errors import UsageError
 from commbench.fabrics import Fabric, fabric_names, load_fabric
 from commbench.results.nccl_tests import one_line
+from commbench.toml_file import read_toml
 
 SHIPPED = Path(__file__).parent / "profiles"
 _LARGEST_FILE = 4 << 20  # bytes; a site's baseline of every operation has some 100 KiB
@@ -59,19 +59,10 @@ def load_profile(name: str) -> Profile:
     """The profile of that name, or of the TOML file at that path. Raises UsageError, in one sentence, naming the file,
     the rule and what would be right."""
     path = SHIPPED / f"{name}.toml" if name in profile_names() else Path(name)
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise UsageError(f"profile {path} has more than {_LARGEST_FILE >> 20} MiB; a profile is a short TOML file")
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise UsageError(
-            f"there is no profile or profile file {name!r}; profiles: {', '.join(profile_names())}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"profile {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # a path with a NUL, no TOML, or brackets nested too deep
-        raise UsageError(f"profile {name!r} is not valid TOML: {error}") from None
-    return check_profile(tables, f"profile {path}")
+    if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+        raise UsageError(f"profile {path} has more than {_LARGEST_FILE >> 20} MiB; a profile is a short TOML file")
+    missing = f"there is no profile or profile file {name!r}; profiles: {', '.join(profile_names())}"
+    return check_profile(read_toml(path, "profile", missing), f"profile {path}")
 
 
 def check_profile(tables: dict, source: str) -> Profile:

@@ -6,11 +6,11 @@ rate that was measured, with the datasheet's rate beside it. A rate of `intra` i
 """
 
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from commbench.errors import UsageError
+from commbench.toml_file import read_toml
 
 SHIPPED = Path(__file__).parent
 _MOST = 1_000_000_000
@@ -66,15 +66,8 @@ def fabric_names() -> list[str]:
 def load_fabric(name: str) -> Fabric:
     """The fabric of that name, or of the TOML file at that path. Raises UsageError naming the file and the key."""
     path = SHIPPED / f"{name}.toml" if name in fabric_names() else Path(name)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise UsageError(f"there is no fabric or fabric file {name!r}; fabrics: {', '.join(fabric_names())}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"fabric file {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # a path with a NUL, no TOML, or brackets nested too deep
-        raise UsageError(f"fabric file {name!r} is not valid TOML: {error}") from None
-    return _fabric(tables, f"fabric file {path}")
+    missing = f"there is no fabric or fabric file {name!r}; fabrics: {', '.join(fabric_names())}"
+    return _fabric(read_toml(path, "fabric file", missing), f"fabric file {path}")
 
 
 def _fabric(tables: dict, file: str) -> Fabric:

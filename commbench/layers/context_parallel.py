@@ -195,5 +195,4 @@ LAYER = Layer(
     flops=flops,
     memory_bytes=memory_bytes,
     build=build,
-    about="Attention over a sequence cut over ranks: ring, Llama 3's all-gather, Ulysses; causal within documents",
 )

@@ -92,5 +92,4 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     backends=backends,
-    about="data parallelism with Adam: all_reduce, ZeRO 1, 2 and 3, replicas of shards, tensor-parallel inside",
 )

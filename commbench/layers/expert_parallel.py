@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from commbench.errors import UsageError
+from commbench.kernels.fp8_reference import BLOCK
 from commbench.layers.expert_exchange import combine, dispatch, ways_of
 from commbench.layers.expert_rows import Rows, rows_of
-from commbench.layers.fp8 import BLOCK, from_fp8, row_bytes, to_fp8
+from commbench.layers.fp8 import from_fp8, row_bytes, to_fp8
 from commbench.layers.layer import Built, Layer, Place
 from commbench.layers.numbers import compare, draw, itemsize, weight
 from commbench.routing.placement import assign
@@ -278,5 +279,4 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     grids=grids,
-    about="an expert-parallel layer under a prescribed routing: dispatch and combine, direct or in two hops",
 )

@@ -84,5 +84,4 @@ LAYER = Layer(
     flops=lambda params, place: 0.0,
     memory_bytes=lambda params, place: params["parameters"] * (12 + 5 * itemsize(params) + 16),
     build=build,
-    about="an optimizer step on the host: gradients out, Adam there, weights back",
 )

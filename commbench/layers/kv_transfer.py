@@ -136,5 +136,4 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     dtypes=("float32", "bfloat16", "float16", "float8_e4m3fn"),
-    about="Prefill to decode: the key-value cache of a request, in one piece or in pages; --dtype is the cache's",
 )

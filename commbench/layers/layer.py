@@ -9,11 +9,10 @@ Params = dict
 
 @dataclass(frozen=True)
 class Place:
-    """Where one rank stands: `rank` of `ranks` in its group, and the node of each rank of the group."""
+    """Where one rank stands: `rank` of `ranks` in its group."""
 
     rank: int
     ranks: int
-    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,4 +63,3 @@ class Layer:
     grids: Callable[[Params, int], dict[str, list[list[int]]]] = _one_group
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     backends: Callable[[Params], tuple[str, ...]] = _everywhere
-    about: str = ""

@@ -215,5 +215,4 @@ LAYER = Layer(
     memory_bytes=lambda params, place: 5 * params["bytes"],
     build=build,
     dtypes=("float32",),
-    about="copies to host memory or disk and back, one way and both ways at once",
 )

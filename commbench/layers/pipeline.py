@@ -240,5 +240,4 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     backends=_backends,
-    about="stages behind one another, by GPipe, 1F1B, interleaved, ZB-H1, ZB-V, DualPipe or DualPipe-V",
 )

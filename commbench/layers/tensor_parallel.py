@@ -167,5 +167,4 @@ LAYER = Layer(
     flops=flops,
     memory_bytes=memory_bytes,
     build=build,
-    about="Megatron's column and row pair: attention and MLP, plain or sequence-parallel, with recomputation",
 )

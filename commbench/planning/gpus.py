@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commbench.errors import UsageError
+from commbench.toml_file import read_toml
 
 _FILE = Path(__file__).with_name("gpus.toml")
 
@@ -48,10 +49,7 @@ def gpu_named(name: str) -> Gpu:
         return Gpu(name=name, **tables[name])
     if not name.endswith(".toml"):
         raise UsageError(f"there is no GPU {name!r}; GPUs: {', '.join(tables)}, or a TOML file of one's own")
-    try:
-        own = tomllib.loads(Path(name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"GPU file {name} cannot be read: {error}") from None
+    own = read_toml(Path(name), "GPU file", f"GPU file {name} cannot be read: there is no such file")
     if len(own) != 1 or not isinstance(next(iter(own.values())), dict):
         raise UsageError(f"GPU file {name} must hold one table, named as the GPU")
     ((title, table),) = own.items()

@@ -5,11 +5,11 @@ counts that follow are in counts.py.
 """
 
 import re
-import tomllib
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from commbench.errors import UsageError
+from commbench.toml_file import read_toml
 
 SHIPPED = Path(__file__).parent
 _MOST = 1_000_000_000
@@ -82,16 +82,8 @@ def shape_names() -> list[str]:
 def read_shape(name_or_path: str) -> Shape:
     """The shape of that name, or of the TOML file at that path. Raises UsageError naming the file and the key."""
     path = SHIPPED / f"{name_or_path}.toml" if name_or_path in shape_names() else Path(name_or_path)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise UsageError(
-            f"there is no model or model file {name_or_path!r}; models: {', '.join(shape_names())}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"model file {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # a path with a NUL, no TOML, or brackets nested too deep
-        raise UsageError(f"model file {name_or_path!r} is not valid TOML: {error}") from None
+    missing = f"there is no model or model file {name_or_path!r}; models: {', '.join(shape_names())}"
+    tables = read_toml(path, "model file", missing)
     file = f"model file {path}"
     for key, kind in (("moe", MoE), ("mla", MLA)):
         if key in tables:

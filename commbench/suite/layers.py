@@ -72,7 +72,7 @@ def _point(record: Layer, backend, ranks, params, label, members, node_of) -> Po
     reason = _refusal(record, backend, params, n)
     if reason is not None:
         return _skip(record, backend, ranks, params, label, reason, members, nodes)
-    place = Place(0, n, nodes)
+    place = Place(0, n)
     traffic = record.traffic(params, place)
     sizes = {op: n if "." not in op else len(record.grids(params, n)[op.partition(".")[0]][0]) for op in traffic}
     sent = round(sum(wire_bytes(op.rpartition(".")[2], size, sizes[op]) for op, (_, size) in traffic.items()))

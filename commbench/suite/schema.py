@@ -1,6 +1,5 @@
 """The form of a suite file. pydantic reports all errors of a file at once, each with its path."""
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +20,7 @@ from commbench.ops import OPS
 from commbench.routing.recipe import COPIES
 from commbench.suite import traffic
 from commbench.suite.values import algorithm_value, op_value, placement_value, routing_value, size_value
+from commbench.toml_file import read_toml
 from commbench.world.dtypes import ALIASES, DTYPES
 
 SHIPPED = Path(__file__).parent
@@ -168,17 +168,11 @@ def shipped_suites() -> list[str]:
 def read_suite(name: str) -> dict:
     """The tables of a shipped suite or of a TOML file. Raises UsageError when there is no such, or it is no TOML."""
     path = SHIPPED / f"{name}.toml" if name in shipped_suites() else Path(name)
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
-        raise UsageError(
-            f"there is no suite, suite file, operation or layer {name!r}; suites: {', '.join(shipped_suites())}; "
-            f"operations: {', '.join(OPS)}; layers: {', '.join(LAYERS)}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"suite file {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and brackets nested too deep
-        raise UsageError(f"suite file {path} is not valid TOML: {error}") from None
+    missing = (
+        f"there is no suite, suite file, operation or layer {name!r}; suites: {', '.join(shipped_suites())}; "
+        f"operations: {', '.join(OPS)}; layers: {', '.join(LAYERS)}"
+    )
+    return read_toml(path, "suite file", missing)
 
 
 def check_suite(tables: dict, source: str) -> Suite:

@@ -147,7 +147,7 @@ def compare(world, lib, name: str, options: dict, steps: int) -> list[float]:
 
     record, tape, ranks = load(name), Tape(), list(range(world.size))
     params = record.options | {"dtype": "float32"} | options
-    place = Place(world.rank, world.size, (0,) * world.size)
+    place = Place(world.rank, world.size)
     built = record.build({"": Wire(world.split([ranks]), tape, "", ranks)}, params, place, "cpu")
     make = {"tensor_parallel": bare_tensor_parallel, "kv_transfer": bare_kv_transfer}[name]
     bare, right = make(lib, params, world.rank, world.size)
