@@ -150,6 +150,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     assert done.returncode == 3 and "No space left" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves_is_no_traceback(tmp_path):
     assert commbench("run", "all_reduce", "--size", "8..64K", "--iters", 2, "--out", tmp_path / "run").returncode == 0
     line = f"{' '.join(COMMBENCH)} export {tmp_path / 'run'} --format json | head -c 10"

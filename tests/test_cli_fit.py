@@ -288,6 +288,7 @@ def test_a_closed_pipe_loses_no_model(tmp_path):
     assert "Traceback" not in done.stderr and json.loads(model.read_text())["schema"] == 1
 
 
+@pytest.mark.full
 def test_ranks_per_node_in_place_of_nodes(commbench, tmp_path):
     data = Path(__file__).parent / "data" / "perlmutter_a100_nccl.csv"
     model = tmp_path / "m.json"

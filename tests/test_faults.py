@@ -26,7 +26,7 @@ def _sweep_with(signal_number, victim, backend, out, timeout_s):
     return process, errors + output, took
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.full)])
 @pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.full)])
 def test_a_killed_rank_is_named(tmp_path, backend, victim):
     out = tmp_path / "run"
@@ -41,7 +41,7 @@ def test_a_killed_rank_is_named(tmp_path, backend, victim):
     assert status.returncode == 4 and f"lost: rank {victim}" in status.stdout
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.full)])
 def test_a_stopped_rank_is_named_after_the_timeout(tmp_path, backend):
     out = tmp_path / "run"
     process, told, took = _sweep_with(signal.SIGSTOP, 1, backend, out, 3)

@@ -122,6 +122,7 @@ def test_a_run_over_the_librarys_algorithms(tmp_path):
     assert numbers == [None, "4", "3"]
 
 
+@pytest.mark.full
 def test_ranks_that_mpirun_started_take_a_forced_algorithm_too(tmp_path):
     out = tmp_path / "run"
     mpirun = shutil.which("mpirun", path=Path(sys.executable).parent) or shutil.which("mpirun")

@@ -61,6 +61,7 @@ def test_a_usage_error_of_rank_0_ends_all_tasks(tmp_path):
     assert "expected 16 ranks, world size is 2" in told[0]
 
 
+@pytest.mark.full
 def test_a_missing_task_is_named(tmp_path):
     tasks = _srun(3, [*RUN, "--timeout", 6, "--out", tmp_path / "run"], 4713)
     tasks[2].kill()
@@ -70,6 +71,7 @@ def test_a_missing_task_is_named(tmp_path):
     assert "missing rank(s) [2]" in told[0]
 
 
+@pytest.mark.full
 def test_a_master_address_that_is_not_rank_0_s_host_is_told():
     me = Joined("srun", 0, 2, 0, 1, "192.0.2.1", 29778, "MASTER_ADDR")  # an address of nobody: RFC 5737
     with pytest.raises(HangError, match="rank 0 is on .* at 192.0.2.1:29778 .from MASTER_ADDR. .* set MASTER_ADDR to"):
@@ -101,6 +103,7 @@ def test_a_killed_rank_ends_all_tasks(tmp_path):
     assert not any(alive(pid) for pid in pids.values())
 
 
+@pytest.mark.full
 def test_a_stopped_task_is_named(tmp_path):
     out = tmp_path / "run"
     tasks = _srun(2, ["run", "all_reduce", "--size", "8..64M", "--no-report", "--timeout", 5, "--out", out], 4715)
@@ -111,6 +114,7 @@ def test_a_stopped_task_is_named(tmp_path):
     assert "rank 1" in told[0] and "SIGSTOP" in told[0]
 
 
+@pytest.mark.full
 def test_a_lost_supervisor_is_named(tmp_path):
     out = tmp_path / "run"
     tasks = _srun(2, ["run", "all_reduce", "--size", "8..64M", "--no-report", "--timeout", 8, "--out", out], 4717)
@@ -151,6 +155,7 @@ def _rows(out: Path) -> list[tuple]:
     return sorted((row["backend"], row["launch"]) for row in points(out) if row["ranks"] == 2 and row["wrong"] == 0)
 
 
+@pytest.mark.full
 def test_mpirun_runs_gloo_and_mpi_launch_after_launch(tmp_path):
     out = tmp_path / "run"
     done = _mpirun(*COMMBENCH, *RUN, "--backend", "gloo,mpi", "--launches", "2", "--out", out)

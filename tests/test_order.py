@@ -71,6 +71,7 @@ def test_launches_are_measured_in_the_order_of_the_plan(tmp_path):
     assert measured[0] != measured[1] and sorted(measured[0]) == sorted(measured[1])
 
 
+@pytest.mark.full
 def test_one_launch_is_measured_in_rising_order_unless_a_seed_is_given(tmp_path):
     assert commbench(*RUN, "--out", tmp_path / "a").returncode == 0
     assert commbench(*RUN, "--seed", 3, "--out", tmp_path / "b").returncode == 0

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from runs import commbench
 
 ROW = re.compile(r"^\s+\d+\s+\d+\s+\S+\s+\S+\s+-?\d+(\s+[\d.e+]+){3}\s+(\d+|N/A)(\s+[\d.e+]+){3}\s+(\d+|N/A)$")
@@ -31,6 +32,7 @@ def test_the_usual_acceptance_call(tmp_path):
     assert re.search(r"warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0", done.stdout)
 
 
+@pytest.mark.full
 def test_blocks_are_rounded_to_16_bytes_as_in_nccl_tests(tmp_path):
     done, rows = _table(
         "all_gather_perf", "-b", "8", "-e", "1000", "-f", "5", "-g", "3", "--backend", "mpi", "--out", tmp_path / "run"
@@ -40,16 +42,19 @@ def test_blocks_are_rounded_to_16_bytes_as_in_nccl_tests(tmp_path):
     assert [int(row[1]) for row in rows] == [0, 0, 16, 80]
 
 
+@pytest.mark.full
 def test_alltoall_in_place_is_timed_and_not_checked_on_gloo(tmp_path):
     done, rows = _table("alltoall", "-b", "4K", "-g", "2", "--out", tmp_path / "run")
     assert done.returncode == 0 and rows[0][8] == "0" and rows[0][12] == "N/A", done.stdout
 
 
+@pytest.mark.full
 def test_a_missing_half_is_na_with_its_reason(tmp_path):
     done, rows = _table("gather", "-b", "4K", "-g", "2", "--backend", "mpi", "--out", tmp_path / "run")
     assert done.returncode == 0 and rows[0][9:] == ["N/A"] * 4, done.stdout
 
 
+@pytest.mark.full
 def test_several_types_and_reductions(tmp_path):
     done, rows = _table("all_reduce", "-b", "4K", "-d", "float,half", "-o", "all", "-g", "2", "--out", tmp_path / "run")
     assert done.returncode == 0
@@ -63,6 +68,7 @@ def test_one_rank_says_that_busbw_does_not_apply(tmp_path):
     assert done.returncode == 0 and "one rank" in done.stdout and rows[0][7] == "0.00"
 
 
+@pytest.mark.full
 def test_json_beside_the_table(tmp_path):
     done, rows = _table(
         "broadcast", "-b", "4K", "-g", "2", "-r", "1", "-J", tmp_path / "out.json", "--out", tmp_path / "run"

@@ -140,7 +140,7 @@ def _run(tmp_path, op, backend, ranks, *more):
     return rows
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", [pytest.param("gloo", marks=pytest.mark.full), "mpi"])
 def test_on_real_ranks(tmp_path, backend):
     rows = _run(tmp_path, "all_reduce", backend, 3, "--size", "8,1000,3M")
     assert len(rows) == 3 * 8

@@ -165,7 +165,7 @@ MEASURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.full)])
 def test_every_traffic_arrives_element_by_element(tmp_path, backend):
     tables = {"name": "x", "settings": {"iters": 2, "warmup": 1}, "measure": MEASURES}
     code, reason = run_in_process(tables, tmp_path, 4, backend)

@@ -92,7 +92,7 @@ def test_another_numpy_that_draws_otherwise_is_found():
         matrix_of(params, 4, 4096)
 
 
-@pytest.mark.parametrize("backend, cases", [("gloo", 5), ("mpi", 2)])
+@pytest.mark.parametrize("backend, cases", [("gloo", 5), pytest.param("mpi", 2, marks=pytest.mark.full)])
 def test_ranks_that_exchange_nothing_are_no_disagreement(tmp_path, backend, cases):
     """Splits with zeros, a rank outside of it all, and of two ranks one that sends nothing (pytorch issues 43256, 81684
     and 146468)."""

@@ -1,5 +1,7 @@
 """One reader of TOML files: what is wrong with a file is one sentence that names it."""
 
+from pathlib import Path
+
 import pytest
 
 from commbench.errors import UsageError
@@ -26,6 +28,16 @@ def test_what_is_wrong_with_it(tmp_path, content, said):
     path.write_bytes(content)
     with pytest.raises(UsageError, match=said):
         read_toml(path, "site file", "there is none")
+
+
+def test_what_has_no_end():
+    with pytest.raises(UsageError, match="site file /dev/zero has more than 4 MiB"):
+        read_toml(Path("/dev/zero"), "site file", "there is none")
+
+
+def test_what_can_be_no_path():
+    with pytest.raises(UsageError, match="cannot be read: .*File name too long"):
+        read_toml(Path("x" * 5000), "site file", "there is none")
 
 
 def test_what_is_not_there(tmp_path):

@@ -108,7 +108,7 @@ def test_groups_of_a_split_have_rows_of_their_own(tmp_path):
     assert rows[0]["started_at"] == rows[1]["started_at"]
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", [pytest.param("gloo", marks=pytest.mark.full), "mpi"])
 def test_splits_that_come_again_and_again(tmp_path, backend):
     suite, out = tmp_path / "splits.toml", tmp_path / "run"
     suite.write_text(

@@ -14,7 +14,6 @@ from commbench.results.nccl_tests import one_line
 from commbench.toml_file import read_toml
 
 SHIPPED = Path(__file__).parent / "profiles"
-_LARGEST_FILE = 4 << 20  # bytes; a site's baseline of every operation has some 100 KiB
 
 
 class Profile(Strict):
@@ -59,8 +58,6 @@ def load_profile(name: str) -> Profile:
     """The profile of that name, or of the TOML file at that path. Raises UsageError, in one sentence, naming the file,
     the rule and what would be right."""
     path = SHIPPED / f"{name}.toml" if name in profile_names() else Path(name)
-    if path.is_file() and path.stat().st_size > _LARGEST_FILE:
-        raise UsageError(f"profile {path} has more than {_LARGEST_FILE >> 20} MiB; a profile is a short TOML file")
     missing = f"there is no profile or profile file {name!r}; profiles: {', '.join(profile_names())}"
     return check_profile(read_toml(path, "profile", missing), f"profile {path}")
 

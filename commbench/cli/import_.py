@@ -8,7 +8,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Reads nccl-tests and rccl-tests (text and JSON), OSU, perftest, nvbandwidth, all_reduce_bench, DeepSpeed,\n"
         "DeepEP, UCC, nccom-test, nvidia-smi topo -m, NCCL's topology XML, ncclscout, IMB, MPIBenchmarks.jl,\n"
-        "flash-attn.\n"
+        "flash-attn, pytest-benchmark (JSON).\n"
         "Every line that is dropped is counted. Exit code: 5 where a check of the data failed, 3 where a file holds\n"
         "nothing that can be used.\n"
         "examples:\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from commbench.importers import nccl_json, nvbandwidth, perftest
+from commbench.importers import nccl_json, nvbandwidth, perftest, pytest_benchmark
 from commbench.importers.found import Given, Test
 from commbench.importers.json_text import Document, documents, starts
 from commbench.importers.text import Line, Lines
@@ -32,6 +32,8 @@ def _document(document: Document, lines: Lines, given: Given) -> Iterator[Test]:
         return
     if nvbandwidth.wants(document.data):
         test = nvbandwidth.from_json(document.data, document.line, given)
+    elif pytest_benchmark.wants(document.data):
+        test = pytest_benchmark.from_json(document.data, document.line)
     elif nccl_json.wants(document.data):
         test = nccl_json.from_document(document.data, document.line, lines.told, given)
     else:

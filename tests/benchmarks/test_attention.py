@@ -3,7 +3,8 @@
     pytest tests/benchmarks/test_attention.py --benchmark-enable --benchmark-json attention.json
 
 Each entry of the JSON's `benchmarks` has the times of all rounds in seconds (stats.data) and in `extra_info` what was
-timed, as a record of `commbench kernels` has it: op, algorithm, dtype, flops, size_bytes, params.
+timed, as a record of `commbench kernels` has it: op, algorithm, device, dtype, flops, size_bytes, params.
+`commbench import attention.json` makes a run of it, with the same page.
 """
 
 import pytest
@@ -41,8 +42,8 @@ def test_attention(benchmark, case, name, which):
     what = point(case, name, which, "cpu")
     flops = forward_flops(case) if which == "forward" else executed_backward_flops(case)
     benchmark.extra_info |= {
-        "op": what.op, "algorithm": name, "dtype": case.dtype, "flops": flops, "size_bytes": what.size_bytes,
-        "params": what.params,
+        "op": what.op, "algorithm": name, "device": "cpu", "dtype": case.dtype, "flops": flops,
+        "size_bytes": what.size_bytes, "params": what.params,
     }  # fmt: skip
     call = (lambda: forward(*inputs)) if which == "forward" else (
         lambda: torch.autograd.grad(o, inputs, do, retain_graph=True)
