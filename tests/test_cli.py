@@ -139,6 +139,7 @@ def test_a_suite_file_tells_all_its_errors_at_once(tmp_path):
     assert commbench("run", suite).returncode == 2
 
 
+@pytest.mark.full
 def test_a_full_disk_is_a_sentence(tmp_path):
     full = Path("/dev/full")
     (tmp_path / "run").mkdir()

@@ -97,6 +97,7 @@ def test_where_a_choice_is_refused_open_mpi_would_silently_run_another(op, algor
     assert who_sends(op, algorithm, count, ranks) == messages
 
 
+@pytest.mark.full
 def test_a_run_over_the_librarys_algorithms(tmp_path):
     out = tmp_path / "run"
     done = commbench(

@@ -54,6 +54,7 @@ def test_srun_tasks_form_one_world(tmp_path):
     assert header["nodes"][0]["environment"]["MASTER_PORT"] == "29777"
 
 
+@pytest.mark.full
 def test_a_usage_error_of_rank_0_ends_all_tasks(tmp_path):
     tasks = _srun(2, ["run", "all_reduce", "--ranks", 16, "--out", tmp_path / "run"], 4712)
     told = [task.communicate(timeout=60)[0] for task in tasks]

@@ -104,6 +104,7 @@ def test_the_tiles_that_a_gpu_gets():
     held_to_reference(CAUSAL, 200, 200, dim=64, dim_v=64, tiles=triton_form.default_tiles(64, 2))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")  # rows that the planted fault leaves empty
 @pytest.mark.parametrize("mask", [CAUSAL, Mask(4, 0), Mask(right=0, documents=(11, 9))], ids=str)
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
 def test_a_bound_off_by_one_is_seen(mask, which, monkeypatch):

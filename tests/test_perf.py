@@ -63,6 +63,7 @@ def test_several_types_and_reductions(tmp_path):
     ]
 
 
+@pytest.mark.full
 def test_one_rank_says_that_busbw_does_not_apply(tmp_path):
     done, rows = _table("all_reduce", "-b", "4K", "-g", "1", "--out", tmp_path / "run")
     assert done.returncode == 0 and "one rank" in done.stdout and rows[0][7] == "0.00"

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+import pytest
 from runs import points
 
 from commbench.ops import OPS
@@ -94,6 +95,7 @@ def test_wrong_and_failed_points_are_no_part_of_a_curve(tmp_path):
     assert refined(replace(run, launches=tuple(bad)))[1] == 0
 
 
+@pytest.mark.full
 def test_a_run_measures_the_sizes_around_its_break(tmp_path, monkeypatch, capsys):
     from commbench.cli.run_here import conduct
     from commbench.launch.local import LocalSite

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import plotly.graph_objects as go
+import pytest
 from measured import write_run
 from runs import commbench
 from test_report_links import cluster, links_samples
@@ -57,6 +58,7 @@ def test_nothing_of_a_run_acts_on_the_page(tmp_path):
     assert "<img" not in html.replace("\\u003cimg", "") and EVIL not in html
 
 
+@pytest.mark.full
 def test_the_verb_takes_several_runs(tmp_path):
     run_of(tmp_path / "a", "a", 1), run_of(tmp_path / "b", "b", 1)
     done = commbench("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "c.html")

@@ -54,6 +54,7 @@ def test_no_rank_outlives_a_killed_supervisor(tmp_path):
         wait_for(lambda pids=pids: not any(alive(pid) for pid in pids), timeout=10)
 
 
+@pytest.mark.full
 def test_a_run_that_is_being_measured_is_not_measured_twice(tmp_path):
     out = tmp_path / "run"
     process = start("run", "all_reduce", "-n", 2, "--size", "8..64M", "--no-report", "--out", out)

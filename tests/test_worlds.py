@@ -39,7 +39,7 @@ def _assert_right(rows):
         assert row["wrong"] == (None if by_design else 0), row
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "ranks",
     [
