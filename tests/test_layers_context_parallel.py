@@ -166,7 +166,6 @@ def test_chunks_in_order():
 @pytest.mark.parametrize(
     "given, ranks, said",
     [
-        ({"form": "star"}, 2, "form 'star' is none of ring, all_gather, ulysses"),
         ({"tokens": 500}, 8, "500 tokens cannot be cut into 16 equal chunks: with balance each of 8 ranks holds two"),
         ({"tokens": 500, "balance": False}, 8, "500 tokens cannot be cut into 8 equal chunks"),
         ({"tokens": 512, "form": "ulysses"}, 8, "degree 8 does not divide heads 4"),

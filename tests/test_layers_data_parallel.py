@@ -170,7 +170,6 @@ def test_buckets():
         ({"tensor_parallel": 3}, 4, "tensor_parallel 3 does not divide the 4 ranks"),
         ({"tensor_parallel": 8, "scale": 8}, 8, "degree 8 does not divide heads 4"),
         ({"layers": 0}, 2, "layers is 0"),
-        ({"executor": "jax"}, 2, "executor 'jax' is none of own, torch"),
         ({"executor": "torch", "zero": 2}, 2, "is fully_shard, zero 3 over all ranks"),
     ],
 )

@@ -68,7 +68,6 @@ def test_a_page_in_the_wrong_place_is_found():
     [
         ({}, 3, "needs an even number of ranks, not 3"),
         ({}, 1, "needs an even number of ranks, not 1"),
-        ({"layout": "heap"}, 2, "layout 'heap' is none of contiguous, paged, packed"),
         ({"tokens": 0}, 2, "tokens is 0"),
         ({"page_tokens": 0}, 2, "page_tokens is 0"),
     ],

@@ -62,7 +62,6 @@ def test_a_step_that_does_nothing_is_found(monkeypatch):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"link": "tape"}, "link 'tape' is none of device, memory, disk"),
         ({"bytes": 1000}, "must be a multiple of 1048576"),
         ({"link": "disk", "folder": "/no/such/folder"}, "cannot hold the file: No such file"),
         ({"link": "disk", "folder": "/dev/shm"}, "lies in memory (tmpfs)"),

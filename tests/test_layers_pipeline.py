@@ -212,8 +212,6 @@ def test_flops_are_those_of_the_matrices():
         ({"schedule": "dualpipe"}, 3, "must be even"),
         ({"schedule": "dualpipe_v"}, 8, "needs 16 micro-batches or more, not 8"),
         ({"schedule": "zb_v", "blocks": 3}, 2, "3 blocks on a rank do not make 2 stages"),
-        ({"work": "play"}, 2, "work 'play' is none of compute, wait"),
-        ({"executor": "mpi"}, 2, "executor 'mpi' is none of own, torch"),
         ({"executor": "torch", "schedule": "dualpipe"}, 2, "torch's runtime has no dualpipe; it has gpipe"),
         ({"executor": "torch", "work": "wait"}, 2, "stages that wait are for executor own"),
         ({"executor": "torch", "micro_batches": 2}, 4, "needs 4 micro-batches or more, not 2"),

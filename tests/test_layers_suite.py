@@ -1,6 +1,9 @@
 """The shipped suite of layers: every layer is in it, and every point of it can be measured on four local ranks."""
 
-from commbench.layers import NAMES
+import pytest
+
+from commbench.errors import UsageError
+from commbench.layers import NAMES, load
 from commbench.models.layer_time import COLLECTIVES
 from commbench.suite.expand import expand
 from commbench.suite.schema import check_suite, read_suite
@@ -17,3 +20,23 @@ def test_every_layer_is_measured_on_four_ranks():
     zero = {point.params["zero"] for point in points if point.op == "data_parallel"}
     recompute = {point.params["recompute"] for point in points if point.op == "tensor_parallel"}
     assert zero == {0, 1, 2, 3} and recompute == {"none", "selective", "full", "full_early_stop"}
+
+
+WORDS = [(name, key) for name in NAMES for key in load(name).words]
+TEXTS = [(name, key) for name in NAMES for key in ("model", "routing") if key in load(name).options]
+
+
+@pytest.mark.parametrize("name, key", WORDS + TEXTS)
+def test_a_word_that_is_none_ends_a_sweep_before_it_runs(name, key):
+    known = load(name).options[key]
+    told = {"layer": name, "degree": 2, "set": {key: [known, "misspelt"]}}
+    suite = check_suite({"name": "t", "measure": [told]}, "t")
+    with pytest.raises(UsageError, match="misspelt"):
+        list(expand(suite, 2, ["gloo"], [0] * 2))
+
+
+def test_every_word_of_every_layer_is_one_it_takes():
+    assert len(WORDS) >= 10
+    for name, key in WORDS:
+        record = load(name)
+        assert record.options[key] in record.words[key]

@@ -26,8 +26,6 @@ OPTIONS = {
 
 def _problem(params, ranks):
     shape, tokens = scaled(params["model"], params["scale"]), params["tokens"]
-    if params["form"] not in FORMS:
-        return f"form {params['form']!r} is none of {', '.join(FORMS)}"
     if shape.mla:
         return f"{shape.name} has latent attention; context_parallel takes models whose heads have keys and values"
     for what in ("batch", "tokens", "documents"):
@@ -195,4 +193,5 @@ LAYER = Layer(
     flops=flops,
     memory_bytes=memory_bytes,
     build=build,
+    words={"form": FORMS},
 )

@@ -92,4 +92,5 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     backends=backends,
+    words={"executor": ("own", "torch")},
 )

@@ -34,8 +34,6 @@ def problem(params, ranks):
         return "zero 0 cuts nothing, so it has no shard; give zero 1, 2 or 3"
     if params["shard"] and parallel_ranks(params, ranks) % params["shard"]:
         return f"shard {params['shard']} does not divide the {parallel_ranks(params, ranks)} data-parallel ranks"
-    if params["executor"] not in ("own", "torch"):
-        return f"executor {params['executor']!r} is none of own, torch"
     if params["executor"] == "torch" and (params["zero"] != 3 or params["shard"] or t != 1):
         return "executor torch is fully_shard, zero 3 over all ranks; give zero=3, no shard, no tensor_parallel"
     for key in ("layers", "batch", "tokens", "micro_batches", "bucket"):

@@ -18,8 +18,6 @@ _CHECK_RATE, _CHECK_EPSILON = 1.0, 30.0  # smooth in the gradient: see data_para
 
 
 def problem(params, ranks):
-    if params["link"] not in ("device", "memory"):
-        return f"link {params['link']!r} is none of device, memory"
     if not params["parameters"]:
         return "parameters is 0; it must be 1 or more"
     return problem_of_link({"link": params["link"], "bytes": 2**20}, ranks)
@@ -84,4 +82,5 @@ LAYER = Layer(
     flops=lambda params, place: 0.0,
     memory_bytes=lambda params, place: params["parameters"] * (12 + 5 * itemsize(params) + 16),
     build=build,
+    words={"link": ("device", "memory")},
 )

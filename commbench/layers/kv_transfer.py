@@ -29,8 +29,6 @@ def cache_elements(shape: Shape) -> int:
 
 def _problem(params, ranks):
     read_shape(params["model"])
-    if params["layout"] not in LAYOUTS:
-        return f"layout {params['layout']!r} is none of {', '.join(LAYOUTS)}"
     for what in ("tokens", "page_tokens"):
         if not params[what]:
             return f"{what} is 0; it must be 1 or more"
@@ -92,15 +90,14 @@ def build(wires, params, place: Place, device: str) -> Built:
     staging = torch.zeros_like(request) if packed else None
     peer = place.rank + half if sends else place.rank - half
     if packed:
-        messages = [[layer] for layer in staging]
+        messages = [[(peer, layer)] for layer in staging]
     else:
-        messages = [[layer[page] for page in table.tolist()] for layer in pool]
+        messages = [[(peer, layer[page]) for page in table.tolist()] for layer in pool]
 
     def start(layer: int):
         if packed and sends:
             torch.index_select(pool[layer], 0, table, out=staging[layer])
-        posts = [(peer, message) for message in messages[layer]]
-        return wire.exchange([], posts) if sends else wire.exchange(posts, [])
+        return wire.exchange([], messages[layer]) if sends else wire.exchange(messages[layer], [])
 
     def step():
         works = [start(layer) for layer in range(len(pool))]
@@ -136,4 +133,5 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     dtypes=("float32", "bfloat16", "float16", "float8_e4m3fn"),
+    words={"layout": LAYOUTS},
 )

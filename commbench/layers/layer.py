@@ -44,7 +44,8 @@ def _one_group(params: Params, ranks: int) -> dict[str, list[list[int]]]:
 
 @dataclass(frozen=True)
 class Layer:
-    """options: the params with their defaults. problem(params, ranks): why that cannot be, in a sentence, or None.
+    """options: the params with their defaults. words: of the options that take one of a few words, those words.
+    problem(params, ranks): why that cannot be, in a sentence, or None.
 
     grids(params, ranks): for each of its wires the groups of ranks (numbers within the layer's own group).
     traffic(params, place): what one rank calls in one step, {"tp.all_reduce": (calls, bytes)}, bytes as nccl-tests'
@@ -62,4 +63,5 @@ class Layer:
     build: Callable
     grids: Callable[[Params, int], dict[str, list[list[int]]]] = _one_group
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     backends: Callable[[Params], tuple[str, ...]] = _everywhere

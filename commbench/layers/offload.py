@@ -34,8 +34,6 @@ def _folder(params) -> str:
 
 def problem(params, ranks):
     size, link = params["bytes"], params["link"]
-    if link not in LINKS:
-        return f"link {link!r} is none of {', '.join(LINKS)}"
     if not size or size % _PIECE:
         return f"bytes is {size}; it must be a multiple of {_PIECE} (1 MiB), so that every request is aligned"
     if link == "device" and not _GPU.exists():
@@ -215,4 +213,5 @@ LAYER = Layer(
     memory_bytes=lambda params, place: 5 * params["bytes"],
     build=build,
     dtypes=("float32",),
+    words={"link": LINKS},
 )

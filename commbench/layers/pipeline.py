@@ -21,12 +21,13 @@ from commbench.layers.pipeline_stage import MlpStage, WaitingStage, block_weight
 from commbench.layers.pipeline_torch import SCHEDULES as OF_TORCH
 from commbench.layers.pipeline_torch import TorchPipeline
 from commbench.schedules.stages import StageSchedule
+from commbench.schedules.stages_catalogue import NAMES as SCHEDULES
 from commbench.schedules.stages_catalogue import build as build_schedule
 from commbench.schedules.stages_catalogue import problem as schedule_problem
 from commbench.schedules.stages_messages import messages_out
 from commbench.schedules.stages_simulate import peak_activations
 
-WORK, EXECUTORS = ("compute", "wait"), ("own", "torch")
+WORDS = {"schedule": SCHEDULES, "work": ("compute", "wait"), "executor": ("own", "torch")}
 _LONGEST_S = 10  # that a step may sleep
 OPTIONS = {
     "schedule": "1f1b", "micro_batches": 8, "chunks": 2, "model": "llama3-8b", "scale": 16, "tokens": 64, "blocks": 2,
@@ -38,9 +39,6 @@ def _problem(params, ranks):
     name, m = params["schedule"], params["micro_batches"]
     if sentence := schedule_problem(name, ranks, m, params["chunks"]):
         return sentence
-    for what, known in (("work", WORK), ("executor", EXECUTORS)):
-        if params[what] not in known:
-            return f"{what} {params[what]!r} is none of {', '.join(known)}"
     stages = _stages_per_share(params)
     if params["blocks"] < 1 or params["blocks"] % stages:
         return f"{params['blocks']} blocks on a rank do not make {stages} stages of it; choose a multiple"
@@ -240,4 +238,5 @@ LAYER = Layer(
     memory_bytes=memory_bytes,
     build=build,
     backends=_backends,
+    words=WORDS,
 )

@@ -14,6 +14,8 @@ is done once more is s/18h, 0.9 %. FLOPs are no bound on time: the core is bound
 Norms have no weights here and there are no position embeddings: neither is cut by tensor parallelism.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
@@ -35,10 +37,6 @@ def problem(params, ranks):
     for what in ("batch", "tokens"):
         if params[what] < 1:
             return f"{what} is 0; it must be 1 or more"
-    if params["recompute"] not in RECOMPUTE:
-        return f"recompute {params['recompute']!r} is none of {', '.join(RECOMPUTE)}"
-    if params["part"] not in PARTS:
-        return f"part {params['part']!r} is none of {', '.join(PARTS)}"
     if params["scores"] and shape.heads != shape.kv_heads:
         return f"scores are kept for models of one key head a query head, such as gpt3-175b; {shape.name} has fewer"
     for what, size in (("heads", shape.heads), ("kv_heads", shape.kv_heads), ("ffn_hidden", shape.ffn_hidden)):
@@ -125,7 +123,8 @@ def build(wires, params, place: Place, device: str) -> Built:
         return parallel(x, own, wire, params, shape)
 
     def step(params=params):
-        with set_checkpoint_early_stop(params["recompute"] == "full_early_stop"):
+        early = params["recompute"] == "full_early_stop"
+        with set_checkpoint_early_stop(early) if params["recompute"].startswith("full") else nullcontext():
             y = forward(params)
             held["y"], held["gradients"] = y, torch.autograd.grad(y, [x, *used], dy)
 
@@ -167,4 +166,5 @@ LAYER = Layer(
     flops=flops,
     memory_bytes=memory_bytes,
     build=build,
+    words={"recompute": RECOMPUTE, "part": PARTS},
 )

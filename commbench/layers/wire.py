@@ -92,19 +92,19 @@ class Wire:
 
     def all_reduce(self, tensor):
         """The sum over ranks, in place."""
-        return self._begin("all_reduce", [tensor], tensor.nbytes, lambda t: self._start.all_reduce(*t))
+        return self._begin("all_reduce", [tensor], [tensor], lambda t: self._start.all_reduce(*t))
 
     def all_gather(self, out, tensor):
         """The ranks' tensors one after another."""
         if self.size == 1:
             out.view(-1).copy_(tensor.view(-1))
-        return self._begin("all_gather", [out, tensor], out.nbytes, lambda t: self._start.all_gather(*t))
+        return self._begin("all_gather", [out, tensor], [out], lambda t: self._start.all_gather(*t))
 
     def reduce_scatter(self, out, tensor):
         """This rank's part of the sum over ranks."""
         if self.size == 1:
             out.view(-1).copy_(tensor.view(-1))
-        return self._begin("reduce_scatter", [out, tensor], tensor.nbytes, lambda t: self._start.reduce_scatter(*t))
+        return self._begin("reduce_scatter", [out, tensor], [tensor], lambda t: self._start.reduce_scatter(*t))
 
     def all_to_all(self, out, tensor, out_splits, in_splits):
         """Rows of the first dimension: in_splits[j] of them go to rank j, out_splits[j] come from it."""
@@ -113,16 +113,15 @@ class Wire:
         row_bytes = tensor.nbytes // max(tensor.shape[0], 1)
         self._send(enumerate(rows * row_bytes for rows in in_splits))
         return self._begin(
-            "all_to_all", [out, tensor], tensor.nbytes, lambda t: self._start.all_to_all(*t, out_splits, in_splits)
+            "all_to_all", [out, tensor], [tensor], lambda t: self._start.all_to_all(*t, out_splits, in_splits)
         )
 
     def exchange(self, recvs, sends):
         """Messages, lists of (peer, tensor), all at once. Counted as "send", a call for each message sent."""
-        tensors = [tensor for _, tensor in recvs + sends]
+        incoming, outgoing = [tensor for _, tensor in recvs], [tensor for _, tensor in sends]
         peers = [peer for peer, _ in recvs], [peer for peer, _ in sends]
-        sent = sum(tensor.nbytes for _, tensor in sends)
         self._send((peer, tensor.nbytes) for peer, tensor in sends)
-        return self._begin("send", tensors, sent, lambda t: self._start.exchange(t, *peers), calls=len(sends))
+        return self._begin("send", incoming + outgoing, outgoing, lambda t: self._start.exchange(t, *peers))
 
     def _send(self, messages) -> None:
         if self._tape.events is not None:
@@ -130,15 +129,16 @@ class Wire:
                 to = self._members[peer]
                 self._tape.sent_to[to] = self._tape.sent_to.get(to, 0) + size_bytes
 
-    def _begin(self, op: str, tensors, size_bytes: int, call, calls: int = 1):
+    def _begin(self, op: str, tensors, counted, call):
+        """Make the call on `tensors`. `counted`: those whose bytes are counted, a call for each."""
         tape = self._tape
         if self.size == 1 or not tape.on:
             return DONE
         if tape.events is None:
             return call(tensors)
         count = tape.counts.setdefault(f"{self._name}.{op}" if self._name else op, [0, 0])
-        count[0] += calls
-        count[1] += size_bytes
+        count[0] += len(counted)
+        count[1] += sum(tensor.nbytes for tensor in counted)
         number = len(tape.events)
         tape.events.append((number, (call, [(t.shape, t.dtype, t.device) for t in tensors])))
         return _Recorded(call(tensors), tape.events, number)

@@ -7,13 +7,19 @@ from commbench.layers import load
 from commbench.layers.layer import Layer, Place
 from commbench.layers.wire import wire_bytes
 from commbench.results.records import Point
+from commbench.routing.named import parse
+from commbench.shapes import read_shape
 from commbench.suite.groups import NotHere, split_rounds
+
+_READERS = {"model": read_shape, "routing": parse}  # options that are texts of a form of their own
 
 
 def layer_steps(measure, backend: str, ranks: int, node_of: list[int]):
     """The steps of `measure` (suite/schema.py) for its layers; what cannot be is a point of status "skip".
 
-    Raises UsageError for an option that a layer does not have, or a value of another kind than its default.
+    Raises UsageError for an option that a layer does not have, a value of another kind than its default, a word that
+    is none of those it takes, a model or a routing that nobody knows: a slip of the pen, in which the rest of a sweep
+    would run for nothing.
     """
     for name, split, dtype in product(measure.layer, _splits(measure, ranks), measure.dtype):
         record = load(name)
@@ -62,6 +68,9 @@ def _checked(record: Layer, given: dict) -> dict[str, list]:
                 raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be like {default!r}")
             if kinds[-1] in (int, float) and not 0 <= value < 2**40:
                 raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be a number from 0 to 2^40")
+            if value not in record.words.get(key, (value,)):
+                raise UsageError(f"{key} {value!r} of layer {record.name} is none of {', '.join(record.words[key])}")
+            _READERS.get(key, str)(value)
     return options
 
 
