@@ -34,7 +34,7 @@ target = 0.01
 [[measure]]
 op = ["all_reduce", "p2p_latency"]
 split = "DIV 2"
-size = { from = "16K", to = "16M", factor = 2 }
+size = { from = "256K", to = "16M", factor = 2 }
 in_place = [true, false]
 """
 
