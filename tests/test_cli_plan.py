@@ -206,7 +206,13 @@ def test_a_group_that_was_not_measured_is_refused(commbench, run):
     code, out, err = commbench(*asked, "--layout", "tp=8")
     assert code == 3 and out == "" and "valid for the measured world size only, 2 ranks on 1 node" in err
     code, out, err = commbench(*asked, "--layout", "pp=2,dp=2")
-    assert code == 2 and "holds nothing of p2p_latency, which this layout calls" in err
+    assert code == 3 and "holds nothing of p2p_latency, which this layout calls" in err
+    code, out, err = commbench(*asked, "--gpus", 2)  # a search: what was not measured is left out, and said
+    assert code == 0 and re.search(r"\d+ fit but were left out: .*holds nothing of p2p_latency", out), err
+    told = json.loads(commbench(*asked, "--gpus", 2, "--json")[1])
+    assert sum(told["left_out"].values()) + told["fit"] < told["looked_at"] and told["fit"] > 0
+    code, out, err = commbench(*asked, "--gpus", 64)
+    assert code == 3 and out == "" and "valid for the measured world size only" in err
     code, _, err = commbench(*asked[:3], run / "none", "--gpu", "h100", "--gpus", 4)
     assert code == 2 and "does not exist" in err
 

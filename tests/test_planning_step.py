@@ -161,7 +161,7 @@ def test_what_each_choice_costs():
     assert terms(Layout(**{**vars(LAYOUT), "recompute": "full"}))["TP"] == pytest.approx(1.5 * plain["TP"])
     halved = terms(Layout(**{**vars(LAYOUT), "vpp": 2, "schedule": "interleaved"}))
     assert halved["PP bubble"] == pytest.approx(plain["PP bubble"] / 2)
-    ring, gather = (terms(Layout(tp=4, cp=2, pp=4, dp=2, cp_kind=kind))["CP"] for kind in ("ring", "allgather"))
+    ring, gather = (terms(Layout(tp=4, cp=2, pp=4, dp=2, cp_kind=kind))["CP"] for kind in ("ring", "all_gather"))
     assert ring == 0 < gather  # 4096 queries hide a gather of keys and values
 
 

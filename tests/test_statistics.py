@@ -114,6 +114,8 @@ def test_percentiles_are_nearest_ranks(n, percent):
     found = percentile(samples, percent)
     if percent >= 99 and n < 100:
         assert found is None
+    elif percent == 50:
+        assert found == np.median(samples)
     else:
         assert found == max(1, -(-percent * n // 100))  # in whole numbers, so that 55 % of 100 is exactly the 55th
 

@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without --layout all layouts that fit are ranked. A layout is tp=8,pp=16,... of tp, cp, dp, pp, vpp (chunks\n"
         "of a pipeline rank), ep, zero, micro_batch, recompute (none, light, selective, full), schedule (1f1b,\n"
-        "interleaved, gpipe, zb1p, dualpipe), sp, cp_kind (allgather, ring, ulysses), flash, dropout; dp is what\n"
+        "interleaved, gpipe, zb_h1, dualpipe), sp, cp_kind (all_gather, ring, ulysses), flash, dropout; dp is what\n"
         "is left. An answer rests on assumptions, which it prints.\n"
         "examples:\n"
         "  commbench plan llama3-405b --fabric h100-8x400g --gpus 16384\n"

@@ -14,6 +14,7 @@ def advice_json(told: LayoutAdvice | SearchAdvice) -> str:
     data = {
         "best": _layout_data(told.best),
         "looked_at": told.search.looked_at,
+        "left_out": told.search.unmeasured,
         "fit": len(told.search.candidates),
         "runners_up": [
             {

@@ -11,6 +11,8 @@ from commbench.planning.pipeline import bubble_ratio
 from commbench.planning.state import offloaded_bytes, recipe_named
 from commbench.shapes.counts import active_parameters, parameters
 
+_REASONS = 3  # that are told of layouts which were left out
+
 
 def layout_lines(told: LayoutAdvice) -> list[str]:
     """One layout in full: the ledger, the account of a step, utilisation, assumptions, goodput."""
@@ -21,7 +23,8 @@ def search_lines(told: SearchAdvice) -> list[str]:
     """The ranking: the best layouts, why the runners-up lose, the best of each tp; then the best one in full."""
     found, best = told.search, told.best
     fits = f"{len(found.candidates)} of {found.looked_at} layouts fit"
-    lines = [*_head(best, with_layout=False), fits + _too_large(found.too_large), ""]
+    lines = [*_head(best, with_layout=False), fits + _too_large(found.too_large)]
+    lines += [f"{count} fit but were left out: {why}" for why, count in found.unmeasured.items()][:_REASONS] + [""]
     rows = [["step s", "MFU %", "x best", "95 %", "free GB", "layout", ""]]
     rows.append([*_speed(told, found.candidates[0]), "1", "", _gb(found.candidates[0].headroom),
                  describe(best.layout), "best"])  # fmt: skip

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import cache
 
-from commbench.errors import UsageError
+from commbench.errors import MeasureError, UsageError
 from commbench.models.answer import answer
 from commbench.models.model_file import ModelFile, SeriesModel
-from commbench.planning.links import Group, Links, Told
+from commbench.planning.links import Group, Links, Told, Unmeasured
 
 _OPS = {"send": "p2p_latency"}  # half of a ping-pong is what one message takes
 _TIMED = ("pieces", "family")
@@ -16,14 +16,16 @@ def fitted_links(models: ModelFile, name: str, containing: str = "", per_node: i
     """The links as `models` have them. containing: only series whose name holds this text. per_node: ranks of a node,
     the most that were measured on one where it is not given.
 
-    Each time is asked of the series of its operation, for the group's own ranks and nodes. Raises UsageError where an
-    operation has no series or several; its time() raises MeasureError for a group that nothing says anything about.
+    Each time is asked of the series of its operation, for the group's own ranks and nodes. Raises UsageError where
+    there is no series at all; its time() where an operation has several, and Unmeasured (links.py) where it has none,
+    or none that says anything about the group.
     """
     fitted = [s for s in models.series if s.kind in _TIMED and s.label.get("algorithm", "library") == "library"]
     fitted = [s for s in fitted if containing in s.name]
     if not fitted:
         raise UsageError(
-            f"{name} holds no fitted series{f' with {containing!r}' if containing else ''}; measure and fit"
+            f"{name} holds no fitted series{f' with {containing!r}' if containing else ''}; measure what layouts call, "
+            "such as `commbench run links --launches 3`, and see with `commbench fit` which series have a model"
         )
     domain = per_node or max(curve.ranks // curve.nodes for series in fitted for curve in series.curves)
 
@@ -32,7 +34,10 @@ def fitted_links(models: ModelFile, name: str, containing: str = "", per_node: i
         if group.ranks == 1 or size_bytes <= 0:
             return Told(0.0, 0.0, 0.0)
         series = _only(fitted, _OPS.get(op, op), name)
-        told = answer(series, group.ranks, group.domains, max(1, round(size_bytes)))
+        try:
+            told = answer(series, group.ranks, group.domains, max(1, round(size_bytes)))
+        except MeasureError as error:
+            raise Unmeasured(f"{op} on {group.ranks} ranks of {group.domains} nodes: {error}") from None
         note = "" if told.label == "interpolation" else f"{op} on {group.ranks} ranks: {told.label}"
         return Told(told.time_us, told.low_us, told.high_us, note)
 
@@ -44,7 +49,7 @@ def _only(fitted: list[SeriesModel], op: str, name: str) -> SeriesModel:
     found = [series for series in fitted if series.label["op"] == op]
     if not found:
         there = ", ".join(sorted({series.label["op"] for series in fitted}))
-        raise UsageError(
+        raise Unmeasured(
             f"{name} holds nothing of {op}, which this layout calls (it has {there}); `commbench run {op}` measures it"
         )
     if len(found) > 1:

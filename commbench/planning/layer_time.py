@@ -127,7 +127,7 @@ def _tp_us(setting: Setting, with_experts: bool, forward_us: float) -> tuple[flo
 
 
 def _cp_us(setting: Setting, core_us: float) -> tuple[float, float]:
-    """Keys and values over cp ranks. allgather: before attention, again and a reduce_scatter backward (arXiv
+    """Keys and values over cp ranks. all_gather: before attention, again and a reduce_scatter backward (arXiv
     2407.21783, 3.3.2). ring: the same bytes behind attention. ulysses: all_to_all of q, k, v and output."""
     shape, layout = setting.shape, setting.layout
     if layout.cp == 1:

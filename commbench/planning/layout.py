@@ -7,7 +7,7 @@ from commbench.planning.activations import RECOMPUTE, Cut
 from commbench.planning.pipeline import SCHEDULES
 from commbench.shapes import Shape
 
-CP_KINDS = ("allgather", "ring", "ulysses")
+CP_KINDS = ("all_gather", "ring", "ulysses")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Layout:
     recompute: str = "none"
     schedule: str = "1f1b"
     sp: bool = True
-    cp_kind: str = "allgather"
+    cp_kind: str = "all_gather"
     flash: bool = True
     dropout: bool = False
 
@@ -158,7 +158,7 @@ def _check_sequence(shape: Shape, layout: Layout, job: Job) -> None:
     if layout.cp_kind == "ulysses" and layout.cp * layout.tp > shape.heads:
         raise UsageError(
             f"cp by Ulysses is {layout.cp} with tp {layout.tp}, but {shape.name} has {shape.heads} heads to spread; "
-            "use cp_kind=allgather or ring, which have no such limit"
+            "use cp_kind=all_gather or ring, which have no such limit"
         )
     if layout.cp > 1 and job.sequence % (2 * layout.cp):
         raise UsageError(

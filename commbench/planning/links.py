@@ -9,9 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from commbench.errors import MeasureError
 from commbench.fabrics import Fabric, Link
 
 LATENCY_SPREAD = 0.5  # hop latencies of the shipped fabrics are constants of a tuning model, not measured
+
+
+class Unmeasured(MeasureError):
+    """A layout calls what nobody measured on these links."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ micro-batch on one rank.
 
 from dataclasses import dataclass
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb1p", "dualpipe")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "dualpipe")
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Work:
 def bubble_us(schedule: str, stages: int, chunks: int, work: Work) -> float:
     """Idle time of a rank in one step.
 
-    gpipe, 1f1b (p-1)(F+B) and interleaved (p-1)(F+B)/v: arXiv 2104.04473 (Megatron-LM 2), 2.2. zb1p (p-1)(F+B-2W),
-    dualpipe (p/2-1)(F&B+B-3W): deepseek-ai/DualPipe README, with F&B = F + B.
+    gpipe, 1f1b (p-1)(F+B) and interleaved (p-1)(F+B)/v: arXiv 2104.04473 (Megatron-LM 2), 2.2. zb_h1, which
+    DeepSeek calls ZB1P, (p-1)(F+B-2W), dualpipe (p/2-1)(F&B+B-3W): deepseek-ai/DualPipe README, with F&B = F + B.
     """
     if stages == 1:
         return 0.0
     forward, backward, weight = work.forward_us, work.backward_us, work.weight_us
-    if schedule == "zb1p":
+    if schedule == "zb_h1":
         return (stages - 1) * (forward + backward - 2 * weight)
     if schedule == "dualpipe":
         return (stages / 2 - 1) * (forward + 2 * backward - 3 * weight)
@@ -43,14 +43,14 @@ def in_flight(schedule: str, stages: int, chunks: int, micro_batches: int, stage
     """The most micro-batches whose activations a rank keeps, in activations of all its layers.
 
     gpipe m; 1f1b p - stage; interleaved ((v-1) p + 2 (p - stage - 1) + 1)/v, at the first rank p (1 + (p-1)/(p v)):
-    NVIDIA/Megatron-LM, get_pp_rank_microbatches and theoretical_memory_usage.py; zb1p p; dualpipe p + 1: DualPipe
+    NVIDIA/Megatron-LM, get_pp_rank_microbatches and theoretical_memory_usage.py; zb_h1 p; dualpipe p + 1: DualPipe
     README.
     """
     most = {
         "gpipe": micro_batches,
         "1f1b": stages - stage,
         "interleaved": ((chunks - 1) * stages + 2 * (stages - stage - 1) + 1) / chunks,
-        "zb1p": stages,
+        "zb_h1": stages,
         "dualpipe": stages + 1,
     }[schedule]
     return min(micro_batches, most) if stages > 1 else 1

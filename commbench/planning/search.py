@@ -7,6 +7,7 @@ from commbench.errors import UsageError
 from commbench.planning.layer_time import Tilt
 from commbench.planning.layout import Job, Layout, check_layout, micro_batches
 from commbench.planning.ledger import ledger
+from commbench.planning.links import Unmeasured
 from commbench.planning.machine import Assumptions, Machine
 from commbench.planning.step import INPUTS, Account, account
 from commbench.shapes import Shape
@@ -43,16 +44,19 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Search:
-    """Candidates, the fastest first; how many layouts were looked at, and what the others lacked memory for."""
+    """Candidates, the fastest first; how many layouts were looked at; what the others lacked memory for, and, for
+    links that were measured, which measurement they lacked: how many by reason."""
 
     candidates: list[Candidate]
     looked_at: int
     too_large: dict[str, int]
+    unmeasured: dict[str, int]
 
 
 def search(shape: Shape, job: Job, machine: Machine, assume: Assumptions, limits: Limits = Limits()) -> Search:
-    """All layouts within the limits. Raises UsageError where none fits, naming what is in the way."""
-    found, looked_at, too_large = [], 0, {}
+    """All layouts within the limits. Raises UsageError where none fits and Unmeasured where none of those that fit was
+    measured, naming what is in the way."""
+    found, looked_at, too_large, unmeasured = [], 0, {}, {}
     for layout in layouts(shape, job, machine, limits):
         looked_at += 1
         filled = ledger(shape, layout, job, machine.gpu)
@@ -60,14 +64,19 @@ def search(shape: Shape, job: Job, machine: Machine, assume: Assumptions, limits
             item = filled.first_too_much
             too_large[item] = too_large.get(item, 0) + 1
             continue
-        found.append(Candidate(layout, account(shape, layout, job, machine, assume), filled.headroom))
+        try:
+            found.append(Candidate(layout, account(shape, layout, job, machine, assume), filled.headroom))
+        except Unmeasured as error:
+            unmeasured[str(error)] = unmeasured.get(str(error), 0) + 1
+    if not found and unmeasured:
+        raise Unmeasured(max(unmeasured, key=unmeasured.get))
     if not found:
         why = f"none of {looked_at} layouts fits: {max(too_large, key=too_large.get)} are too large" if too_large else (
             f"no layout of {job.gpus} GPUs divides the global batch of {job.global_batch} sequences"
         )  # fmt: skip
         raise UsageError(f"{shape.name} on {job.gpus} {machine.gpu.name}: {why}; use more GPUs or another batch")
     found.sort(key=lambda c: c.account.step_us)
-    return Search(found, looked_at, too_large)
+    return Search(found, looked_at, too_large, unmeasured)
 
 
 def layouts(shape: Shape, job: Job, machine: Machine, limits: Limits) -> Iterator[Layout]:

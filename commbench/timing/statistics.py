@@ -41,8 +41,11 @@ def relative_half_width(samples) -> float | None:
 
 
 def percentile(samples, percent: float) -> float | None:
-    """Nearest-rank percentile; None for p99 and above below 100 samples, where it would be the maximum in disguise."""
+    """Nearest-rank percentile, at 50 the median as everywhere else; None for p99 and above below 100 samples, where it
+    would be the maximum in disguise."""
     if not len(samples) or (percent >= 99 and len(samples) < 100):
         return None
+    if percent == 50:
+        return float(np.median(samples))
     ordered = np.sort(np.asarray(samples, dtype=float))
     return float(ordered[max(0, int(np.ceil(percent * ordered.size / 100)) - 1)])
