@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path, capsys, monkeypatch):
         (["--dim", "64/32/16"], "--dim 64/32/16"),
         (["--dim", "24"], "--hidden 32 with head dim 24 is 1.33333 heads"),
         (["--gqa", "3"], "which --gqa 3 must divide; choose --hidden 48"),
-        (["--gqa", "0"], "--hidden, --tokens, --gqa and --documents are numbers from 1 up"),
+        (["--gqa", "0"], "--gqa 0: write a number from 1 up"),
         (["--dtype", "int8"], "--dtype int8: attention is timed in float32, float16, bfloat16"),
         (["--window", "-1"], "the window is -1 to the left"),
         (["--documents", "40"], "--documents 40 of a sequence of 32 tokens would be empty"),

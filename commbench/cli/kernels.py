@@ -84,8 +84,9 @@ def cases(args, device: str) -> list:
         raise UsageError(f"--dtype {args.dtype}: attention is timed in {', '.join(ITEMSIZE)}")
     if args.budget <= 0:
         raise UsageError(f"--budget {args.budget:g}: write seconds above 0")
-    if min(hidden, tokens, args.gqa, args.documents) < 1:
-        raise UsageError("--hidden, --tokens, --gqa and --documents are numbers from 1 up")
+    for flag, value in dict(hidden=hidden, tokens=tokens, gqa=args.gqa, documents=args.documents).items():
+        if value < 1:
+            raise UsageError(f"--{flag} {value}: write a number from 1 up")
     made = []
     for dim, dim_v in _dims(args.dim):
         heads = hidden // dim if args.hidden else max(1, round(hidden / dim / args.gqa)) * args.gqa

@@ -65,7 +65,8 @@ def _checked(record: Layer, given: dict) -> dict[str, list]:
         for value in options[key]:
             kinds = (int, float) if type(default) is float else (type(default),)
             if type(value) not in kinds:
-                raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be like {default!r}")
+                kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[type(default)]
+                raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be {kind}, such as {default!r}")
             if kinds[-1] in (int, float) and not 0 <= value < 2**40:
                 raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be a number from 0 to 2^40")
             if value not in record.words.get(key, (value,)):
