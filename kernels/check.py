@@ -54,7 +54,7 @@ def compare(case: Attention, found: dict[str, torch.Tensor], right: Expected) ->
     """`found`: o, or dq, dk, dv, or all of them, shaped as the inputs [B, H, S, D]."""
     worst, wrong = Checked(0, 0.0, 1.0, ""), 0
     for name, tensor in found.items():
-        chosen = torch.stack([_cut_one(case, tensor, head, name in ("o", "dq")) for head in right.heads])
+        chosen = torch.stack([_cut_one(case, tensor.detach(), head, name in ("o", "dq")) for head in right.heads])
         error = (chosen.float() - right.tensors[name]).abs()
         off = int((~(error <= right.allowed[name])).sum())  # NaN is off too
         wrong += off

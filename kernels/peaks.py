@@ -35,14 +35,14 @@ def peak_of(device_name: str, dtype: str) -> Peak | None:
         if words.issuperset(word.upper() for word in gpu["match"]):
             if dtype not in gpu["dense"]:
                 return None
-            return Peak(
-                float(gpu["dense"][dtype]),
-                f"{gpu['name']}, dense {dtype}",
-                gpu["source"],
-                gpu["sparse"].get(dtype),
-                float(gpu["memory_GBps"]),
-            )
+            return _peak(gpu, dtype)
     return None
+
+
+def peaks_of_entry(name: str) -> dict[str, Peak]:
+    """By data type the peaks of the GPU that the table calls `name`."""
+    (gpu,) = (gpu for gpu in _table() if gpu["name"] == name)
+    return {dtype: _peak(gpu, dtype) for dtype in gpu["dense"]}
 
 
 def given_peak(tflops: float) -> Peak:
@@ -50,6 +50,16 @@ def given_peak(tflops: float) -> Peak:
     if not 0 < tflops < 1e9:
         raise UsageError(f"--peak {tflops:g}: write the device's peak in TFLOP/s, a number above 0, such as 989")
     return Peak(tflops, "given by --peak", "the user")
+
+
+def _peak(gpu: dict, dtype: str) -> Peak:
+    return Peak(
+        float(gpu["dense"][dtype]),
+        f"{gpu['name']}, dense {dtype}",
+        gpu["source"],
+        gpu["sparse"].get(dtype),
+        float(gpu["memory_GBps"]),
+    )
 
 
 @cache

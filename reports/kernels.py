@@ -56,6 +56,7 @@ def kernels_section(run: Run) -> dict | None:
         "roofs": roofs,
         "peak": peak,
         "absent": _absent(run),
+        "checked": all(sample.wrong is not None for samples in by_point.values() for sample in samples),
     }
 
 

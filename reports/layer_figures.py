@@ -42,6 +42,13 @@ def step_figure(rows) -> dict:
          "marker": {"color": ALONE, "symbol": "line-ns-open", "size": 14, "line": {"width": 2}},
          "hovertext": [f"{n}: communication alone {figure(a / 1e3)} ms" if a else "" for n, a in zip(names, alone)]},
     ]  # fmt: skip
+    if shorter := [i for i, (w, c) in enumerate(zip(whole, compute)) if w < c]:  # the bar would end too late
+        bars.append({
+            "type": "scatter", "mode": "markers", "name": "whole step, where shorter than its computation",
+            "x": [whole[i] for i in shorter], "y": shorter, "hoverinfo": "text",
+            "marker": {"color": "#1c2733", "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
+            "hovertext": [f"{names[i]}: whole {figure(whole[i])} ms" for i in shorter],
+        })  # fmt: skip
     return {"data": bars, "layout": _layout(names, "stack")}
 
 

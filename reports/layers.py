@@ -10,7 +10,7 @@ from commbench.reports.rows import figure, span
 from commbench.results.layer_facts import facts_words
 from commbench.results.layer_metrics import bubbles, dispatch_GBps, number, options_words, part_us, tflops
 from commbench.results.metrics import exposed_us, overlap, time_us
-from commbench.results.records import Sample
+from commbench.results.records import Point, Sample
 from commbench.results.store import Run
 from commbench.units import format_size
 
@@ -50,7 +50,7 @@ def _knees(run: Run) -> list[str]:
 
 
 def _section(op: str, points: list[list[Sample]], curves: dict) -> dict:
-    labels = options_words([samples[0].point for samples in points])
+    labels = _labels([samples[0].point for samples in points])
     right = [(label, samples) for label, samples in zip(labels, points) if samples[0].status == "ok"]
     return {
         "op": op,
@@ -64,6 +64,17 @@ def _section(op: str, points: list[list[Sample]], curves: dict) -> dict:
         "load": next((drawn for _, samples in right if (drawn := load_figure(samples[-1]))), None),
         "oversubscribed": any(sample.oversubscribed for samples in points for sample in samples),
     }
+
+
+def _labels(points: list[Point]) -> list[str]:
+    """What tells each row from the others, its model too where a run has several: those are not to be compared."""
+    labels, models = options_words(points), [point.params.get("model") for point in points]
+    if len(set(map(str, models))) < 2:
+        return labels
+    return [
+        label if f"model {model}" in label.split(", ") else ", ".join(filter(None, [f"model {model}", label]))
+        for label, model in zip(labels, models)
+    ]
 
 
 def _row(label: str, samples: list[Sample], curves: dict) -> dict:
@@ -90,7 +101,7 @@ def _row(label: str, samples: list[Sample], curves: dict) -> dict:
 
 def _bandwidths(label: str, samples: list[Sample]) -> dict | None:
     rates = dispatch_GBps(samples[-1])
-    return rates and {"label": label, "rates": [(name, figure(rate)) for name, rate in rates.items()]}
+    return rates and {"label": label, "rates": [(name, figure(rate or None)) for name, rate in rates.items()]}
 
 
 def _gantts(rows) -> list[dict]:

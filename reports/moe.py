@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from commbench.reports.exchanges import MOST_RANKS, Exchange, exchanges, matrix_of, quietly, too_much
-from commbench.reports.moe_figures import load_figure, skew_figure, traffic_figure
+from commbench.reports.moe_figures import load_figure, moved_bytes, skew_figure, traffic_figure
 from commbench.reports.rows import figure
 from commbench.results.metrics import bandwidth_GBps, flow_words, load, sent_received, time_us
 from commbench.results.records import Point, Sample
@@ -14,6 +14,7 @@ from commbench.routing.matrices import max_over_mean
 from commbench.routing.recipe import Recipe, recipe_of, replicas_of, routed
 from commbench.timing.statistics import percentile
 from commbench.units import format_size
+from commbench.world.dtypes import DTYPES
 
 _MOST_MATRICES = 4
 
@@ -40,7 +41,7 @@ def _row(one: Exchange) -> dict:
     return {
         "place": f"{point.backend}, {point.ranks} ranks{'' if point.group == 'all' else f', {point.group}'}",
         "flow": one.flow,
-        "asked": format_size(one.asked_bytes),
+        "moved": format_size(moved_bytes(one)),
         "sent": f"{one.sent:.3g}",
         "received": f"{one.received:.3g}",
         "busiest": one.busiest,
@@ -86,7 +87,8 @@ def _matrices(samples: list[Sample]) -> dict | None:
     kept = {}
     for sample in samples:
         point = sample.point
-        if point.op == "all_to_all_v" and "copies" not in point.params and point.ranks <= MOST_RANKS:
+        drawable = point.ranks <= MOST_RANKS and point.dtype in DTYPES
+        if point.op == "all_to_all_v" and "copies" not in point.params and drawable:
             kept.setdefault(flow_words(point), point)
     ratios = {flow: max_over_mean(sent_received(kept[flow])[1]) for flow in kept if flow.startswith("ratio:")}
     skewest = max(ratios, key=ratios.get, default=None)
@@ -94,7 +96,8 @@ def _matrices(samples: list[Sample]) -> dict | None:
     found = [(kept[flow], matrix) for flow in wanted if (matrix := matrix_of(kept[flow])) is not None][:_MOST_MATRICES]
     if not found:
         return None
-    drawn = traffic_figure([(flow_words(point), matrix) for point, matrix in found])
+    sizes = [DTYPES[point.dtype].itemsize for point, _ in found]
+    drawn = traffic_figure([(flow_words(p), matrix * size) for (p, matrix), size in zip(found, sizes)])
     return {"figure": drawn, "captions": [_told(point, matrix) for point, matrix in found]}
 
 

@@ -7,7 +7,7 @@ from commbench.planning.judged import JudgedRun, Verdict
 from commbench.planning.layout import describe
 from commbench.reports.document import render, save
 from commbench.reports.plan_figures import account_figure, break_even_figure, memory_figure, published_figure
-from commbench.shapes.counts import parameters
+from commbench.shapes.counts import in_words, parameters
 
 
 def write_plan_page(
@@ -28,7 +28,7 @@ def plan_page(told: LayoutAdvice | SearchAdvice | None, rows: list[JudgedRun], v
         "plan.html",
         best=best,
         layout=describe(best.layout) if best else "",
-        parameters=parameters(best.shape) if best else 0,
+        parameters=in_words(parameters(best.shape)) if best else "",
         search=search,
         runners_up=[(describe(one.layout), one, against) for one, against in search.runners_up] if search else [],
         curve=curve,

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 
 import plotly.graph_objects as go
 import pytest
@@ -120,7 +122,7 @@ def test_serving(commbench):
         (("llama3-8b", *H100), "how many GPUs"),
         (("llama3-8b", *H100, "--gpus", -1), "give a number from 1"),
         (("llama3-8b", *H100, "--gpus", 8, "--layout", "tp=8,dp=2"), r"8 x 1 x 1 x 2 = 16, but the job has 8 GPUs"),
-        (("llama3-405b", *H100, "--gpus", 8), "none of .* layouts fits: weights are too large"),
+        (("llama3-405b", *H100, "--gpus", 8), "none of .* layouts fits: no room for weights"),
         (("llama3-8b", *H100, "--gpus", 8, "--efficiency", 1.2), "kernels at 120 %"),
         (("llama3-8b", *H100, "--gpus", 8, "--efficiency", 0.5, "--kernel-TFLOPs", 500), "not both"),
         (("llama3-8b", *H100, "--gpus", 8, "--kernel-TFLOPs", 1500), "kernels at 152 %"),
@@ -147,6 +149,14 @@ def test_serving(commbench):
         (("--claim", "dualpipe=2"), "not the activations"),
         (("--claim", "speed=2"), "there are mfu"),
         (("--claim", "mfu"), "write a name and a number"),
+        (("--claim", "mfu=41", "--gpu", "h100", "--json"), "--claim stands alone"),
+        (("llama3-8b", "--published"), "--published stands alone"),
+        (("deepseek-v3", "--fabric", "h800-8x400g", "--gpus", 64, "--ep-most", 0), "--ep-most 0: an expert group"),
+        (
+            ("llama3-8b", "--run", "a.json", "b", "--gpu", "h100", "--layout", "tp=2"),
+            "a.json: a model file stands alone",
+        ),
+        (("llama3-8b", "--fabric", "h800-8x400g", "--gpus", 8, "--precision", "fp32"), "h800 has no fp32 rate that is"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_exit_2(commbench, arguments, said):
@@ -170,6 +180,41 @@ def test_files_of_ones_own_with_a_fault(commbench, tmp_path):
     fabric.write_text(text.replace("nics_per_node = 8\n", ""))
     code, _, err = commbench("plan", "llama3-8b", "--fabric", fabric, "--gpus", 8)
     assert code == 2 and "nics_per_node is missing" in err
+
+
+def test_without_a_batch_other_numbers_of_gpus_than_powers_of_two_find_layouts(commbench):
+    for gpus, batch in ((8, 2048), (9, 2304), (72, 2304), (1000, 2000), (16383, 2048)):
+        code, out, _ = commbench("plan", "llama3-8b", *H100, "--gpus", gpus)
+        assert code == 2 or f"a step: {batch} sequences" in out
+        assert (code == 2) == (gpus == 16383)
+
+
+def test_a_report_is_written_though_nobody_reads_on(tmp_path):
+    page = tmp_path / "plan.html"
+    asked = ["plan", "llama3-8b", *H100, "--layout", "dp=8", "--batch", "8", "--report", str(page)]
+    with subprocess.Popen([sys.executable, "-m", "commbench", *asked], stdout=subprocess.PIPE) as child:
+        child.stdout.close()
+    assert page.exists()
+
+
+def test_what_is_moved_to_the_host_is_what_the_rank_holds(commbench):
+    asked = ("--fabric", "h800-8x400g", "--gpus", 2048, "--layout", "pp=16,ep=64,schedule=dualpipe")
+    _, out, _ = commbench("plan", "deepseek-v3", *asked)
+    item = {name: float(gb) for name, gb in re.findall(r"^  (\w+) +([\d.]+) +\d+ %$", out, re.M)}
+    here, there = map(float, re.search(r"on the host: ([\d.]+) GB here, ([\d.]+) GB there a rank: does", out).groups())
+    assert there == pytest.approx(item["gradients"] + item["optimizer"], abs=0.11)
+    assert here == pytest.approx(item["total"] - there, abs=0.11)
+
+
+def test_small_models_have_their_parameters(commbench, tmp_path):
+    shape = tmp_path / "small.toml"
+    text = (SHIPPED / "llama3-8b.toml").read_text()
+    for key, value in (("layers", 2), ("hidden", 256), ("ffn_hidden", 512), ("vocab", 1000)):
+        text = re.sub(rf"^{key} = .*", f"{key} = {value}", text, flags=re.M)
+    shape.write_text(text)
+    out = commbench("plan", shape, *H100, "--layout", "dp=2", "--batch", 2)[1]
+    count = 2 * (256 * (4096 + 2048) + 4096 * 256 + 3 * 256 * 512 + 512) + 2 * 1000 * 256 + 256
+    assert out.startswith(f"llama3-8b ({count / 1e6:.3g}e6 parameters)")
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +246,7 @@ def test_beyond_the_measured_sizes_is_called_extrapolated(commbench, run):
     assert re.search(r"note: reduce_scatter on 2 ranks: extrapolation \d+ times", out)  # gradients of 32 GB
 
 
-def test_a_group_that_was_not_measured_is_refused(commbench, run):
+def test_a_group_that_was_not_measured_is_refused(commbench, run, tmp_path):
     asked = ("plan", "llama3-8b", "--run", run, "--gpu", "h100", "--efficiency", 0.5, "--batch", 8)
     code, out, err = commbench(*asked, "--layout", "tp=8")
     assert code == 3 and out == "" and "valid for the measured world size only, 2 ranks on 1 node" in err
@@ -213,6 +258,11 @@ def test_a_group_that_was_not_measured_is_refused(commbench, run):
     assert sum(told["left_out"].values()) + told["fit"] < told["looked_at"] and told["fit"] > 0
     code, out, err = commbench(*asked, "--gpus", 64)
     assert code == 3 and out == "" and "valid for the measured world size only" in err
+    line_run(tmp_path / "p2p", 20.0, 1e-4, sizes=SIZES[:2], op="p2p_latency", ranks=2)
+    code, _, err = commbench(*asked[:4], tmp_path / "p2p", *asked[4:], "--layout", "pp=2")
+    assert code == 3 and re.search(r"p2p_latency.* was measured but has no model: .*2 size", err), err
+    code, _, err = commbench(*asked[:3], tmp_path / "p2p", *asked[4:], "--layout", "pp=2")
+    assert code == 2 and re.search(r"no fitted series, of 1 measured: p2p_latency.*: .*2 size", err), err
     code, _, err = commbench(*asked[:3], run / "none", "--gpu", "h100", "--gpus", 4)
     assert code == 2 and "does not exist" in err
 

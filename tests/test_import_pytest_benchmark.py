@@ -8,6 +8,9 @@ import pytest
 from test_importers import read
 
 from commbench.errors import MeasureError
+from commbench.kernels.flops import Attention
+from commbench.kernels.masks import CAUSAL
+from commbench.kernels.params import from_params, to_params
 
 OURS = {
     "op": "attention_forward",
@@ -35,6 +38,12 @@ def benchmark(name="test_a[1]", data=(2e-6, 1e-6, 3e-6), **more):
 
 def read_json(data, indent=4):
     return read(json.dumps(data, indent=indent))
+
+
+def test_a_case_of_attention_comes_back_whole():
+    case = Attention(2, 4, 2, 512, 512, 64, 64, mask=CAUSAL)
+    (test,) = read_json(document(benchmark(extra_info=OURS | {"params": to_params(case)})))
+    assert from_params(test.samples[0].point.params, "float32") == case  # its window is [null, 0]
 
 
 @pytest.mark.parametrize("indent", [None, 4])

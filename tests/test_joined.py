@@ -92,6 +92,7 @@ def test_what_waits_for_an_answer_ends_in_time(tmp_path):
     assert done.stderr == "commbench: rank 0's supervisor at node1:29500 has not answered for 0.2 s\n"
 
 
+@pytest.mark.full
 def test_a_killed_rank_ends_all_tasks(tmp_path):
     out = tmp_path / "run"
     tasks = _srun(3, ["run", "all_reduce", "--size", "8..64M", "--no-report", "--out", out], 4714)

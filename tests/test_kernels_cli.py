@@ -134,6 +134,11 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path, capsys, monkeypatch):
         (["--peak", "0"], "--peak 0: write the device's peak in TFLOP/s"),
         (["--peak", "nan"], "--peak nan"),
         (["--budget", "0"], "--budget 0: write seconds above 0"),
+        (["--budget", "nan"], "--budget nan: write seconds above 0"),
+        (["--budget", "inf"], "--budget inf: write seconds above 0, a million at most"),
+        (["--hidden", "0"], "--hidden 0: write a number from 1 up"),
+        (["--tokens", "0"], "--tokens 0: write a number from 1 up"),
+        (["--backend", ""], "there is no such backend"),
         (["--seqlen", "1M", "--hidden", "65536"], "are free on cpu; take fewer --tokens or a smaller --hidden"),
     ],
 )

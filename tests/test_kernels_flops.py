@@ -1,5 +1,7 @@
 """Operations, bytes, peaks and percentages, against published figures and against each other."""
 
+from unittest.mock import ANY
+
 import pytest
 
 from commbench.errors import MeasureError, UsageError
@@ -13,45 +15,17 @@ from commbench.kernels.flops import (
     score_bytes,
 )
 from commbench.kernels.masks import CAUSAL, Mask
-from commbench.kernels.model_flops import megatron, palm, picotron, rate_tflops, torchtitan
 from commbench.kernels.params import from_params, to_params
-from commbench.kernels.peaks import Peak, given_peak, peak_of
+from commbench.kernels.peaks import Peak, given_peak, peak_of, peaks_of_entry
 from commbench.kernels.utilisation import percent, rates
+from commbench.planning.flops import attention_flops
 from commbench.shapes import read_shape
 
 
-@pytest.mark.parametrize(
-    "seqlen, published",
-    [
-        (4096, (48.2, 51.5, 54.6)),
-        (8192, (51.5, 57.9, 61.1)),
-        (32768, (70.8, 96.6, 99.7)),
-        (131072, (148, 251, 254)),
-    ],
-)
-def test_llama_3_8b_as_megatron_torchtitan_and_picotron_count_it(seqlen, published):
-    """GFLOP per token, from their own functions."""
-    shape = read_shape("llama3-8b")
-    found = [count(shape, seqlen) / 1e9 for count in (megatron, torchtitan, picotron)]
-    assert found == pytest.approx(published, abs=0.5 if seqlen > 1e5 else 0.05)
-
-
-def test_the_same_run_has_three_utilisations():
-    shape = read_shape("llama3-8b")
-    assert torchtitan(shape, 8192) / megatron(shape, 8192) == pytest.approx(1.13, abs=0.006)
-    assert torchtitan(shape, 131072) / megatron(shape, 131072) == pytest.approx(1.70, abs=0.006)
-
-
-def test_the_mfu_of_palm():
-    """46.2 % of 275 TFLOP/s on 6,144 chips (arXiv 2204.02311, table 3)."""
-    rate = rate_tflops(palm(540.35e9, 118, 48, 256, 2048), 238_300, 6144)
-    assert percent(rate, Peak(275, "TPU v4", "paper")) == pytest.approx(46.2, abs=0.05)
-
-
-def test_megatron_counts_the_attention_that_the_kernel_count_has():
+def test_a_plan_counts_the_attention_that_the_kernel_count_has():
     """2 S d a layer and token forward is the causal pair count times 2 (d + d), up to the diagonal."""
     shape, seqlen = read_shape("llama3-8b"), 65536
-    attention = (megatron(shape, 2 * seqlen) - megatron(shape, seqlen)) / 3 / shape.layers
+    attention = attention_flops(shape, seqlen, "causal")
     case = Attention(1, shape.heads, shape.kv_heads, seqlen, seqlen, 128, 128, mask=CAUSAL)
     assert attention == pytest.approx(forward_flops(case) / seqlen, rel=1e-4)
 
@@ -121,6 +95,13 @@ def test_peaks_are_dense(device, dtype, tflops):
 )
 def test_what_is_not_in_the_table_has_no_peak(device):
     assert peak_of(device, "bfloat16") is None
+
+
+def test_an_entry_has_the_peaks_that_its_device_has():
+    entry = peaks_of_entry("H100 SXM")
+    assert set(entry) == {"bfloat16", "float16", "tf32", "float32", "float8"}
+    assert all(entry[dtype] == peak_of("NVIDIA H100 80GB HBM3", dtype) for dtype in entry)
+    assert peaks_of_entry("TPU v4")["bfloat16"] == Peak(275, "TPU v4, dense bfloat16", ANY, None, 1200)
 
 
 def test_dense_is_half_of_sparse_everywhere():

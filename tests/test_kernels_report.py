@@ -84,6 +84,7 @@ def test_percentages_stand_beside_their_peak(tmp_path):
 def test_the_page_without_a_peak_says_so_and_escapes(tmp_path):
     html = page(stored(tmp_path / "run", backends=("<script>alert(1)</script>", "b"), name="<i>x"))
     assert "There are no percentages" in html and "Attention kernels" in html
+    assert "Every kernel was checked" in html
     assert "<script>alert(1)" not in html and "<b>pip</b>" not in html
 
 
@@ -117,7 +118,9 @@ def test_flash_attentions_own_output_is_drawn(tmp_path):
     assert setting["title"] == "cuda, headdim 64, causal True" and setting["memory"] is None
     assert [t["y"] for t in setting["rates"]["data"]] == [[84.08, 95.0], [52.88, 60.0]]
     assert section["roofline"] is None
-    assert "Attention kernels" in page(load_run(tmp_path / "run"))
+    html = page(load_run(tmp_path / "run"))
+    assert "Attention kernels" in html
+    assert "Nothing here says that these kernels were checked" in html and "Every kernel was checked" not in html
 
 
 def test_a_run_of_collectives_has_no_such_section(tmp_path):

@@ -9,12 +9,14 @@ from layer_ranks import built_on, on_ranks, tried
 
 from commbench.layers import load
 from commbench.layers.expert_exchange import dispatch, ways_of
-from commbench.layers.expert_parallel import _plan, _recipe, wire_bytes
+from commbench.layers.expert_parallel import _plan, _recipe, moved, wire_bytes
 from commbench.layers.expert_rows import rows_of
 from commbench.layers.fp8 import from_fp8, row_bytes, to_fp8
 from commbench.layers.layer import Place
 from commbench.layers.numbers import TOLERANCE
 from commbench.routing.recipe import Recipe, routed
+from commbench.suite.expand import expand
+from commbench.suite.schema import check_suite
 
 SMALL = {"experts": 16, "top_k": 4, "scale": 56}
 SKEWED = {"routing": "zipf:1.2", "masked": 0.2, "placement": "balanced:8"}
@@ -127,6 +129,32 @@ def test_two_hops_send_less_over_the_network():
         for path in ("direct", "two_hop")
     )
     assert two_hop < 0.65 * direct
+
+
+@pytest.mark.parametrize("payload, row_size", [("same", 512), ("fp8", 132)])
+@pytest.mark.parametrize("path", ["direct", "two_hop"])
+def test_the_bytes_of_a_row_leave_out_what_stays_on_the_rank(path, payload, row_size):
+    given = SMALL | {
+        "path": path,
+        "per_node": 2,
+        "tokens": "24",
+        "routing": "ratio:3.5",
+        "payload": payload,
+        "dtype": "float32",
+    }
+    params = load("expert_parallel").options | given
+    _, _, counted = routed(_recipe(params, 4))
+    rows = counted.per_rank if path == "direct" else counted.first_hop + counted.second_hop
+    rows = rows - np.diag(np.diag(rows))
+    there, home = row_size + 512 + 16, 2 * 512 + 16  # rows of 128, and 4 weights
+    for rank in range(4):
+        sent, received = rows[rank].sum(), rows[:, rank].sum()
+        wanted = sent * there + received * home, received * there + sent * home
+        assert moved(params, Place(rank, 4)) == wanted
+    measure = {"layer": "expert_parallel", "set": {k: v for k, v in given.items() if k != "dtype"}}
+    ((point,),) = expand(check_suite({"name": "t", "measure": [measure]}, "t"), 4, ["gloo"], [0] * 4)
+    assert (point.send_bytes, point.recv_bytes) == moved(params, Place(0, 4))
+    assert point.send_bytes != round(point.size_bytes * 3 / 4)  # as if shares were even
 
 
 def test_fp8_rows_come_back_within_half_a_step():

@@ -59,6 +59,7 @@ def test_what_is_left_comes_in_the_same_order():
     assert [number for number, _ in todo(Run(None, plan, ()), spec)] == plan.order(2)[8:]
 
 
+@pytest.mark.full
 def test_launches_are_measured_in_the_order_of_the_plan(tmp_path):
     out = tmp_path / "run"
     done = commbench(*RUN, "--launches", 2, "--out", out)

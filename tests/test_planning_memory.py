@@ -27,7 +27,7 @@ from commbench.planning.pipeline import (
     parameter_copies,
 )
 from commbench.planning.placement import expert_parameters, shared_parameters, stages
-from commbench.planning.state import RECIPES, offloaded_bytes, recipe_named, state_bytes
+from commbench.planning.state import RECIPES, offloaded_bytes, recipe_named, sharded_bytes, state_bytes
 from commbench.shapes import read_shape, shape_names
 from commbench.shapes.counts import parameters
 
@@ -46,7 +46,7 @@ def test_zero_leaves_what_its_paper_prints(zero, told):
 def test_bytes_a_parameter_by_recipe():
     assert RECIPES["adam"].total == 16 and RECIPES["adam"].optimizer == 12
     assert RECIPES["adam-fp32-grads"].total == 18  # Megatron: 6 + 12/d
-    assert offloaded_bytes(13e9, RECIPES["adam"]) == (26e9, 182e9)
+    assert offloaded_bytes(sharded_bytes(13e9, RECIPES["adam"], 0, 1)) == (26e9, 182e9)
     with pytest.raises(UsageError, match="recipes: adam, "):
         recipe_named("adagrad")
     with pytest.raises(UsageError, match="stages 0 to 3, not 4"):

@@ -127,7 +127,7 @@ def replaced(fabric, ratio):
 
 
 def test_nothing_that_fits_is_told_with_what_is_in_the_way():
-    with pytest.raises(UsageError, match=r"llama3-405b on 8 h100: none of \d+ layouts fits: weights are too large"):
+    with pytest.raises(UsageError, match=r"llama3-405b on 8 h100: none of \d+ layouts fits: no room for weights"):
         search(read_shape("llama3-405b"), Job(8, 8192, 8), on("h100-8x400g"), ASSUME)
     with pytest.raises(UsageError, match="no layout of 16 GPUs divides the global batch of 0 sequences|none of"):
         search(read_shape("llama3-405b"), Job(16, 8192, 3), on("h100-8x400g"), ASSUME)

@@ -70,6 +70,15 @@ def test_what_follows_from_the_rest_is_not_said_again():
     assert options_words([POINT]) == [""] and options_words([POINT, POINT]) == ["", ""]
 
 
+def test_what_sets_one_row_apart_is_said_of_it_also_where_the_rest_would_tell():
+    """zero and bucket tell these rows apart; that one of them is cut over two ranks alone is said nevertheless."""
+    options = [(2, 0, 8), (3, 2, 8), (3, 0, 9), (2, 0, 9)]
+    points = [replace(POINT, params={"zero": z, "shard": s, "bucket": b}) for z, s, b in options]
+    assert options_words(points) == [
+        "zero 2, bucket 8", "zero 3, shard 2, bucket 8", "zero 3, bucket 9", "zero 2, bucket 9",
+    ]  # fmt: skip
+
+
 def test_the_page_draws_what_was_measured():
     slow = replace(
         SAMPLE, point=replace(POINT, params={"path": "<b>two</b>", "tokens": "128"}), samples_us=(150.0,) * 8
@@ -80,6 +89,30 @@ def test_the_page_draws_what_was_measured():
     assert section["figure"]["layout"]["yaxis"]["ticktext"][1] == "path &lt;b&gt;two&lt;/b&gt;"
     assert section["rows"][0]["calls"] == "6 all.all_to_all, 4K" and section["rows"][0]["overlap"] == "0.50"
     assert section["parts"]["data"][0]["x"] == [0.01, 0.01] and len(section["bandwidths"]) == 2
+
+
+def test_a_whole_that_is_shorter_than_its_computation_is_marked():
+    """Timed by turns, noise can make a step shorter than the same step without its calls."""
+    (section,) = layer_sections(
+        _Run(SAMPLE, replace(SAMPLE, point=replace(POINT, dtype="bfloat16"), samples_us=(70.0,) * 8))
+    )
+    *_, mark = section["figure"]["data"]
+    assert mark["x"] == [0.07] and mark["y"] == [1] and "shorter" in mark["name"]
+
+
+def test_rows_of_different_models_say_so():
+    """The schedule alone would tell them apart."""
+    points = [replace(POINT, params={"model": m, "schedule": s}) for m, s in (("a", "1f1b"), ("b", "zb_h1"))]
+    (section,) = layer_sections(_Run(*(replace(SAMPLE, point=point) for point in points)))
+    assert [row["label"] for row in section["rows"]] in (
+        ["model a, schedule 1f1b", "model b, schedule zb_h1"], ["model a", "model b"]
+    )  # fmt: skip
+
+
+def test_no_bytes_on_the_wire_are_no_bandwidth():
+    alone = replace(SAMPLE, rank_facts=SAMPLE.rank_facts | {"wire": [0, 0]})
+    (section,) = layer_sections(_Run(alone))
+    assert dict(section["bandwidths"][0]["rates"])["wire"] == "–"
 
 
 def test_a_step_without_calls_is_drawn_whole():

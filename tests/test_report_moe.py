@@ -85,9 +85,24 @@ def test_the_section_and_its_figures(tmp_path):
     assert len(section["loads"]) == 2 and all(len(go.Figure(one["figure"]).data) == 4 for one in section["loads"])
     assert "32 further copies" in section["loads"][0]["caption"]
     assert len(section["counts"]) == 1 and section["counts"][0].startswith("gloo, group all, 4 ranks")
-    rows = {(row["flow"], row["asked"]): row for row in section["rows"]}
+    rows = {(row["flow"], row["moved"]): row for row in section["rows"]}
     assert rows["ratio:3", "1M"]["received"] == "3" and rows["ratio:3", "1M"]["off"] == ""
     assert ("ratio:5", "1M") not in rows
+
+
+def test_what_moves_is_named_by_its_size_and_its_kind(tmp_path):
+    section = moe_section(run_of(tmp_path, samples_of()))
+    heat = go.Figure(section["matrices"]["figure"]).data[0]  # ratio:3 of 64K a rank: three quarters to rank 0
+    assert [cell.partition(": ")[2] for cell in heat.hovertext[0]] == ["48K", "5504", "5440", "5440"]
+    rows = {row["flow"]: row["moved"] for row in section["rows"] if row["flow"].startswith("uniform")}
+    # With 4 ranks of 64 experts a token of top-8 misses a rank with (3/4)^8: 3.6 ranks of 8 selections.
+    assert rows["uniform"] == "16M" and rows["uniform, copies rank"] == "7428K"
+    names = [trace["name"] for trace in section["skew"][0]["figure"]["data"]]
+    assert "16M, routers" in names and "16M, routers, copies rank" in names
+    (load, *_) = section["loads"]
+    assert {load["figure"]["layout"][axis]["title"]["text"] for axis in ("yaxis", "yaxis2")} == {
+        "selections", "selections received"
+    }  # fmt: skip
 
 
 def test_the_page_escapes_what_a_journal_holds(tmp_path):

@@ -40,6 +40,7 @@ def test_killed_and_resumed(tmp_path, unbroken, seed):
     assert commbench("status", out).returncode == 0
 
 
+@pytest.mark.full
 def test_no_rank_outlives_a_killed_supervisor(tmp_path):
     from runs import alive
 

@@ -62,7 +62,7 @@ def backends(text: str | None) -> list:
     from commbench.errors import UsageError
     from commbench.kernels.backends import BACKENDS
 
-    names = [word.strip() for word in text.split(",")] if text else list(BACKENDS)
+    names = [word.strip() for word in text.split(",")] if text is not None else list(BACKENDS)
     for name in names:
         if name not in BACKENDS:
             raise UsageError(f"--backend {name}: there is no such backend; there are {', '.join(BACKENDS)}")
@@ -77,20 +77,21 @@ def cases(args, device: str) -> list:
     from commbench.world.dtypes import ALIASES
 
     small = device == "cpu"
-    hidden, tokens = args.hidden or (256 if small else 2048), args.tokens or (4096 if small else 16384)
+    hidden = args.hidden if args.hidden is not None else 256 if small else 2048
+    tokens = args.tokens if args.tokens is not None else 4096 if small else 16384
     dtype = (args.dtype or ("float32" if small else "bfloat16")).lower()
     dtype = ALIASES.get(dtype, dtype)
     if dtype not in ITEMSIZE:
         raise UsageError(f"--dtype {args.dtype}: attention is timed in {', '.join(ITEMSIZE)}")
-    if args.budget <= 0:
-        raise UsageError(f"--budget {args.budget:g}: write seconds above 0")
+    if not 0 < args.budget < 1e6:
+        raise UsageError(f"--budget {args.budget:g}: write seconds above 0, a million at most")
     for flag, value in dict(hidden=hidden, tokens=tokens, gqa=args.gqa, documents=args.documents).items():
         if value < 1:
             raise UsageError(f"--{flag} {value}: write a number from 1 up")
     made = []
     for dim, dim_v in _dims(args.dim):
-        heads = hidden // dim if args.hidden else max(1, round(hidden / dim / args.gqa)) * args.gqa
-        if args.hidden and (heads < 1 or hidden % dim or heads % args.gqa):
+        heads = hidden // dim if args.hidden is not None else max(1, round(hidden / dim / args.gqa)) * args.gqa
+        if args.hidden is not None and (heads < 1 or hidden % dim or heads % args.gqa):
             raise UsageError(
                 f"--hidden {hidden} with head dim {dim} is {hidden / dim:g} heads, which --gqa {args.gqa} must divide; "
                 f"choose --hidden {dim * args.gqa * max(1, round(heads / args.gqa))}"

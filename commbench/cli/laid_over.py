@@ -4,6 +4,7 @@ from commbench.errors import UsageError
 from commbench.layers import NAMES as LAYER_NAMES
 from commbench.layers import load
 from commbench.ops import OPS
+from commbench.suite.schema import LAYER_KEYS
 
 BY_MATRIX = tuple(name for name, op in OPS.items() if op.by_matrix)
 
@@ -29,6 +30,17 @@ def lay_layers(measures: list, degree: dict, options: dict) -> list:
             own = laid[i].get("set", {}) if isinstance(laid[i], dict) else {}
             laid[i] = _over(laid[i], {"set": {**own, name: values}})
     return laid
+
+
+def lay_axes(suite: str, measures: list, given: dict) -> list:
+    """`measures` with the axes that flags give: all over operations, over layers those that layers have. Raises
+    UsageError where a flag is for none of the measures."""
+    layers = [isinstance(m, dict) and "layer" in m for m in measures]
+    for key in given:
+        if all(layers) and key not in LAYER_KEYS:
+            raise UsageError(f"--{key.replace('_', '-')} is for operations; {suite} measures layers alone")
+    of_layers = {key: value for key, value in given.items() if key in LAYER_KEYS}
+    return [_over(m, of_layers if layer else given) for m, layer in zip(measures, layers, strict=True)]
 
 
 def _takes(measure, key: str) -> bool:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gpus", type=int, help="ranks of the job (default: those of the layout)")
     add("--layout", help="one layout, such as tp=8,pp=16,vpp=8,zero=1")
     add("--sequence", type=int, help="tokens of a sequence (default: the model's)")
-    add("--batch", type=int, help="sequences a step (default: 2^24 tokens)")
+    add("--batch", type=int, help="sequences a step (default: some 2^24 tokens, in equal shares)")
     add("--precision", choices=("bf16", "fp8", "fp32"), default="bf16", help="of matrix products (default: bf16)")
     add("--optimizer", default="adam-fp32-grads", help="bytes of model state: adam, adam-fp32-grads, ... (default)")
     add(
@@ -56,8 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args) -> int:
     from commbench.errors import UsageError
 
+    if args.published and (args.model or args.claim):
+        raise UsageError("--published stands alone: it has no use for a model or a --claim")
     if args.published:
         return _published(args)
+    if args.claim and (args.model or args.json or args.report):
+        raise UsageError("--claim stands alone: it has no use for a model, --json or --report")
     if args.claim:
         return _claimed(args)
     if not args.model:
@@ -73,9 +77,9 @@ def _published(args) -> int:
     from commbench.planning.judged import judge
 
     rows, verdict = judge()
-    print(published_json(rows, verdict) if args.json else "\n".join(published_lines(rows, verdict)))
     if args.report:
         _write(args.report, None, rows, verdict)
+    print(published_json(rows, verdict) if args.json else "\n".join(published_lines(rows, verdict)))
     return 0
 
 
@@ -144,11 +148,11 @@ def _planned(args) -> int:
             shape, job, machine, assume, _limits(args), fabric if args.report else None, args.checkpoint, args.restart
         )
         lines = search_lines(told)
-    print(advice_json(told) if args.json else "\n".join(lines))
-    if args.report:
+    if args.report:  # before a word is printed: a reader such as `head` may close the pipe
         from commbench.planning.judged import judge
 
         _write(args.report, told, *judge())
+    print(advice_json(told) if args.json else "\n".join(lines))
     return 0
 
 
@@ -191,9 +195,11 @@ def _measured_links(args):
 
     if args.per_node is not None and args.per_node < 1:
         raise UsageError(f"--per-node {args.per_node}: a node has 1 rank or more")
-    first = Path(args.run[0])
-    if len(args.run) == 1 and first.suffix == ".json":
-        models = load_models(first)
+    files = [path for path in args.run if Path(path).suffix == ".json"]
+    if files and len(args.run) > 1:
+        raise UsageError(f"--run {files[0]}: a model file stands alone; `commbench fit` makes one of several runs")
+    if files:
+        models = load_models(Path(files[0]))
     else:
         models = ModelFile(tuple(fit_tables(read_series(args.run))), tuple(args.run))
     return fitted_links(models, ", ".join(args.run), args.series, args.per_node)
@@ -209,11 +215,19 @@ def _job(args, shape):
     if gpus is None:
         raise UsageError("how many GPUs? say --gpus N, or a --layout whose product it is")
     sequence = shape.sequence if args.sequence is None else args.sequence
-    batch = max(1, 2**24 // max(1, sequence)) if args.batch is None else args.batch
+    batch = _usual_batch(gpus, sequence) if args.batch is None else args.batch
     for flag, value in (("--gpus", gpus), ("--sequence", sequence), ("--batch", batch)):
         if not 1 <= value <= 10**9:
             raise UsageError(f"{flag} {value}: give a number from 1 to 10^9")
     return Job(gpus, sequence, batch, args.precision, args.optimizer), layout
+
+
+def _usual_batch(gpus: int, sequence: int) -> int:
+    """Sequences of some 2^24 tokens that many layouts divide: a power of two, times the odd factor of `gpus`."""
+    wanted, odd = max(1, 2**24 // max(1, sequence)), max(1, gpus)
+    while odd % 2 == 0:
+        odd //= 2
+    return odd * 2 ** round(math.log2(wanted / odd)) if 1 < odd <= wanted else wanted
 
 
 def _assumptions(args):
@@ -229,7 +243,9 @@ def _limits(args):
     stages = tuple(args.zero_with_pp.split(","))
     if not set(stages) <= {"0", "1", "2", "3"}:
         raise UsageError(f"--zero-with-pp {args.zero_with_pp}: write stages of 0 to 3, such as 1,2")
-    return Limits(tp_in_domain=args.tp_in_domain, ep_most=max(1, args.ep_most), zero_with_pp=tuple(map(int, stages)))
+    if args.ep_most < 1:
+        raise UsageError(f"--ep-most {args.ep_most}: an expert group has 1 rank or more")
+    return Limits(tp_in_domain=args.tp_in_domain, ep_most=args.ep_most, zero_with_pp=tuple(map(int, stages)))
 
 
 def _write(path: str, told, rows, verdict) -> None:

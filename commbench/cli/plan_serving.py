@@ -2,6 +2,7 @@
 
 from commbench.cli.columns import aligned
 from commbench.planning.batching import decoder_of, lengths_of, naive_gain, simulate_batching, speculative_speedup
+from commbench.planning.flops import model_flops_per_token
 from commbench.planning.kv_cache import kv_bytes_per_token, multi_head_bytes_per_token
 from commbench.planning.machine import Machine
 from commbench.planning.serving import kv_transfer, kv_use
@@ -63,7 +64,7 @@ def _batching() -> list[str]:
 def _split(shape: Shape, machine: Machine) -> list[str]:
     prompt, tp = 8192, 8
     rate = machine.gpu.bf16_TFLOPs * 1e12 * machine.efficiency
-    prefill_s = 2 * active_parameters(shape) * prompt / (rate * tp)
+    prefill_s = prompt * model_flops_per_token(shape, prompt, "causal") / 3 / (rate * tp)
     lines = [f"prefill apart from decode: a prompt of {prompt} tokens on tp {tp}, {1e3 * prefill_s:.0f} ms of prefill"]
     for where, across in (("within a domain", False), ("between domains", True)):
         told = kv_transfer(shape, prompt, prefill_s, machine.links, across, tp)

@@ -8,8 +8,8 @@ from commbench.planning.goodput import effective_mfu
 from commbench.planning.layout import describe, micro_batches
 from commbench.planning.links import group_of
 from commbench.planning.pipeline import bubble_ratio
-from commbench.planning.state import offloaded_bytes, recipe_named
-from commbench.shapes.counts import active_parameters, parameters
+from commbench.planning.state import offloaded_bytes
+from commbench.shapes.counts import active_parameters, in_words, parameters
 
 _REASONS = 3  # that are told of layouts which were left out
 
@@ -49,9 +49,9 @@ def search_lines(told: SearchAdvice) -> list[str]:
 
 def _head(told: LayoutAdvice, with_layout: bool = True) -> list[str]:
     shape, job = told.shape, told.job
-    count = f"{parameters(shape) / 1e9:.1f}e9 parameters"
+    count = f"{in_words(parameters(shape))} parameters"
     if shape.moe:
-        count += f", {active_parameters(shape) / 1e9:.1f}e9 of them for a token"
+        count += f", {in_words(active_parameters(shape))} of them for a token"
     lines = [
         f"{shape.name} ({count}) on {job.gpus} {told.machine.gpu.name}, {told.machine.links.source}",
         f"a step: {job.global_batch} sequences of {job.sequence} tokens, {job.precision} matrix products",
@@ -90,9 +90,9 @@ def _activations(told: LayoutAdvice) -> list[str]:
 
 
 def _offload(told: LayoutAdvice) -> list[str]:
-    share = parameters(told.shape) / told.layout.tp / told.layout.pp
-    device, host = offloaded_bytes(share, recipe_named(told.job.recipe))
-    return [f"  with gradients and optimizer on the host: {_gb(device)} GB of state here, {_gb(host)} GB there"]
+    device, host = offloaded_bytes(told.ledger.items)
+    fits = "fits" if device <= told.ledger.capacity else "does not fit either"
+    return [f"  with gradients and optimizer on the host: {_gb(device)} GB here, {_gb(host)} GB there a rank: {fits}"]
 
 
 def _step(told: LayoutAdvice) -> list[str]:
@@ -147,7 +147,7 @@ def _assumed(told: LayoutAdvice) -> list[str]:
         reached = nodes_reached(told.shape.moe, group.domains)
         lines.append(f"  experts are evenly loaded; a token reaches {reached:.2f} of {group.domains} nodes")
         if layout.schedule == "dualpipe":
-            lines.append(f"  all-to-alls hide behind arithmetic, on {assume.dualpipe_sms} of {machine.gpu.sms} SMs")
+            lines.append(f"  all-to-alls hide behind arithmetic, on {100 * assume.dualpipe_share:.0f} % of the SMs")
     if machine.links.ratio:
         lines.append(f"  NVLink : NIC is {machine.links.ratio:.1f}, measured payload one way")
     return lines
@@ -177,7 +177,7 @@ def _why(told: SearchAdvice, against) -> str:
         return "cannot distinguish from the best"
     fastest = told.search.candidates[0].account.step_us
     told_of = [f"{term} {100 * us / fastest:+.1f} %" for term, us in against.by[:3] if abs(us) > 0.001 * fastest]
-    return ", ".join(told_of)
+    return ", ".join(told_of) or "slower by under 0.1 %"
 
 
 def _too_large(too_large: dict[str, int]) -> str:

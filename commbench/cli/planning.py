@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from commbench.cli.laid_over import lay_layers, lay_traffic
+from commbench.cli.laid_over import lay_axes, lay_layers, lay_traffic
 from commbench.cli.op_names import OP_NAMES
 from commbench.errors import UsageError
 from commbench.layers import NAMES as LAYER_NAMES
@@ -95,7 +95,7 @@ def suite_tables(args) -> dict:
         degree = {"degree": [_number("degree", word) for word in _words(args.degree)]} if args.degree else {}
         tables["measure"] = measures = lay_layers(lay_traffic(args.suite, measures, _flow(args)), degree, options)
     if axes and isinstance(measures, list):
-        tables["measure"] = measures = [{**m, **axes} if isinstance(m, dict) else m for m in measures]
+        tables["measure"] = measures = lay_axes(args.suite, measures, axes)
     if args.profile and isinstance(measures, list):
         from commbench.acceptance.profile import load_profile
         from commbench.acceptance.wanted import measures_of

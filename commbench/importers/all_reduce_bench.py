@@ -1,7 +1,7 @@
 """all_reduce_bench.py of stas00/ml-engineering: a Markdown table of payload, busbw and algbw (GBps of 10^9 bytes).
 
 It prints means of rates, not times, so an imported row has figures and no time. Columns stand in either order. Older
-versions print a sentence for one payload, and its two rates below it.
+versions print a sentence for one payload, and its two rates below it; the oldest a throughput that is twice the algbw.
 """
 
 import re
@@ -18,15 +18,19 @@ _SENTENCE = re.compile(
     r"average bandwidth of all_reduce with a ([\d.]{1,12} ?[KMGT]i?B) payload \(\d{1,9} trials, (\d{1,7}) ranks\)"
 )
 _ALONE = re.compile(r"(algbw|busbw): *([\d.]{1,20} ?[GM]Bps|[\d.]{1,20} ?Gbps)")
+_OLDEST = re.compile(r"^\d{1,7} data size: (\d{1,6}(?:\.\d{1,6})?) GB$")
+_MEANS = re.compile(r"^tput_avg \(Gbps\): (\d{1,9}\.\d{1,20}) busbw_avg \(Gbps\): (\d{1,9}\.\d{1,20})")
 _SOFTWARE = re.compile(r"software: torch=([^,\s]{1,40}), cuda=([^,\s]{1,40}), nccl=(\([\d, ]{1,40}\)|\S{1,40})")
 _WITH_UNIT = re.compile(r"([\d.]{1,20}) ?(GBps|GB/s|Gbps|Gb/s|MBps|MB/s)")
 _SCALE = {"GBps": 1.0, "GB/s": 1.0, "Gbps": 0.125, "Gb/s": 0.125, "MBps": 1e-3, "MB/s": 1e-3}
-WORDS = ("busbw", "bandwidth of all_reduce")  # "The average bandwidth of all_reduce ..." in every version
+WORDS = ("busbw", "bandwidth of all_reduce", "data size: ")
 
 
 def starts(text: str) -> bool:
     if "|" in text and "busbw" in text and "algbw" in text:
         return True
+    if "data size: " in text:
+        return _OLDEST.match(text.strip()) is not None
     return "all_reduce" in text and (_RANKS.search(text) is not None or _SENTENCE.search(text) is not None)
 
 
@@ -45,6 +49,16 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
                 test, rows = None, []
             test, ranks = test or Test("all_reduce_bench", line.number), believed(found[2])
             alone = {"size": f"{sized(found[1], 1000)}B"}  # its GB are 10^9, those of the table 2^30
+        elif found := _OLDEST.match(text):
+            if rows:
+                yield _finished(test, rows, ranks, given)
+                test, rows = None, []
+            test, ranks = test or Test("all_reduce_bench", line.number), given.ranks
+            alone = {"size": f"{sized(found[1] + ' GB', 1000)}B"}
+        elif alone and (found := _MEANS.search(text)):  # its throughput counts the data twice
+            means = {"algbw": f"{float(found[1]) / 2:.6g} Gbps", "busbw": f"{float(found[2]):.6g} Gbps"}
+            rows += [parsed] if (parsed := _row(alone | means)) else []
+            alone = None
         elif alone and (found := _ALONE.search(text)):
             alone[found[1]] = found[2]
             if parsed := _row(alone):

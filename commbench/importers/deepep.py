@@ -5,6 +5,7 @@ Sources: deepseek-ai/DeepEP tests/test_internode.py, test_low_latency.py, tests/
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from commbench.importers.cells import number, positive
 from commbench.importers.found import Given, Test, believed
@@ -13,10 +14,12 @@ from commbench.importers.text import Lines
 
 _BEST = re.compile(r"\[tuning\] Best (dispatch|combine)(?: \((\w{1,12})\))?: (.{1,300})")
 _TUNING = re.compile(r"\[tuning\] SMs \d")
-_RATE = re.compile(r"([\d.]{1,20}) GB/s(?: \((RDMA|NVL|NVLink|SO|SU)\))?")
+_RATE = re.compile(r"([\d.]{1,20}) ?GB/s(?: \((RDMA|NVL|NVLink|SO|SU)\))?")
+_BEST_TIME = re.compile(r"\b(transmit|notify|t): ([\d.]{1,20}) us")
 _CHUNK = re.compile(r"(SMs|NVL chunk|RDMA chunk) (\d{1,6})")
 _RANK = re.compile(r"\[rank (\d{1,7})\] (.{1,300})")
 _PART = re.compile(r"(Dispatch \+ combine|Dispatch|Combine) bandwidth: ([\d.]{1,20}) GB/s(?:, (.{1,200}))?")
+_RATE_CUT = re.compile(r"bandwidth: ?[\d.]*\s*(?:G|GB|GB/)?$")
 _TIME = re.compile(r"(avg_t|min_t|max_t)=([\d.]{1,20}) us")
 _SEND = re.compile(r"(Dispatch|Combine) send/recv time: ([\d.]{1,20})(?: \+ ([\d.]{1,20}))? us")
 _V2 = re.compile(r"\bEP: *(\d{1,6})/(\d{1,6}) \| ([a-z ]{4,40}): (.{1,300})")
@@ -54,8 +57,11 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             if not _best(found, test, given):
                 lines.drop(line, "a line without a rate")
         elif now == "best":
+            test.facts["steps"] = True
             lines.drop(line, "a step of the tuning, not its best")
         elif now == "rank":
+            if "bandwidth" in text and _RATE_CUT.search(text):
+                lines.drop(line, "a rate that is not complete")
             if not _rank(text, test, given):
                 lines.drop(line, "a line of a rank without a rate or time")
         elif now == "v2":
@@ -110,7 +116,7 @@ def _table_row(columns: list[str], cells: list[str], test: Test, given: Given) -
         elif name == "Type":
             kind = cell.lower()
         elif parts and (rate := _RATE.search(cell)):
-            link = rate[2] or ("RDMA" if "RDMA" in name else "")
+            link = rate[2] or ("RDMA" if "RDMA" in name or "(RDMA)" in cell else "")
             parts[-1] |= {"rate": positive(rate[1]), "link": _LINK.get(link, "")}
         elif parts and cell.endswith("us"):
             parts[-1]["time"] = positive(cell.removesuffix("us").strip())
@@ -131,7 +137,9 @@ def _best(found: re.Match, test: Test, given: Given) -> bool:
     reported["bandwidth_GBps"] = rates.get("rdma") or rates.get("nvlink")
     dtype = {"FP8": "float8_e4m3fn", "BF16": "bfloat16"}.get(found[2] or "", "unknown")
     params = {"mode": "normal", "type": "internode" if "rdma" in rates else "intranode", **chunks}
-    made = _add(test, f"moe_{found[1]}", given.ranks, given, reported, params, dtype=dtype)
+    timed = {name: positive(value) for name, value in _BEST_TIME.findall(found[3])}
+    reported |= {f"{name}_us": timed.get(name) for name in ("transmit", "notify")} | {"time_us": timed.get("t")}
+    made = _add(test, f"moe_{found[1]}", given.ranks, given, reported, params, timed.get("t"), dtype=dtype)
     test.rows += made
     return made
 
@@ -186,10 +194,25 @@ def _v2(text: str, test: Test, given: Given) -> bool:
     return made
 
 
+def _told_apart(samples: list) -> list:
+    """The samples, with a number for those that a rank has printed before: the test was run more than once."""
+    times, apart = {}, []
+    for s in samples:
+        key = s.point.op, tuple(sorted(s.point.params.items()))
+        times[key] = times.get(key, 0) + 1
+        again = "rank" in s.point.params and times[key] > 1
+        params = s.point.params | {"repeat": times[key]}
+        apart.append(replace(s, point=replace(s.point, params=params)) if again else s)
+    return apart
+
+
 def _finished(test: Test, given: Given) -> Test:
     if not test.samples:
-        test.fault = (test.line, "lines of DeepEP without a rate above 0")
+        steps = "steps of a tuning without the line of its best" if test.facts.get("steps") else ""
+        test.fault = (test.line, steps or "lines of DeepEP without a rate above 0")
         return test
+    test.facts.pop("steps", None)
+    test.samples = _told_apart(test.samples)
     ranks = sorted({s.point.params["rank"] for s in test.samples if "rank" in s.point.params})
     world = max(s.point.ranks for s in test.samples)
     if ranks:

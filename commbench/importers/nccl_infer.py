@@ -98,8 +98,15 @@ def op_of(rows: list[Row]) -> tuple[str, ...]:
     if total:
         return _exchange(rows)
     if reduced:
-        return ("reduce",) if rooted else ("all_reduce",)
+        return ("reduce",) if rooted else ("sendrecv",) if _checked_out_of_place(rows) else ("all_reduce",)
     return ("broadcast",) if rooted else ("sendrecv",)
+
+
+def _checked_out_of_place(rows: list[Row]) -> bool:
+    """True where only results out of place were checked: sendrecv, which prints a redop, cannot do more."""
+    return all(
+        {place: _checked(half) for place, half in row.halves.items()} == {False: True, True: False} for row in rows
+    )
 
 
 def _exchange(rows: list[Row]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ _CHECKS = ("#wrong", "error", "errors")
 _TIMES = ("time", "cputime")
 _TEXTS = ("algo", "proto", "nchannels", "timestamp")
 _OF_A_HALF = (*_TIMES, *_CHECKS, "algbw", "busbw", "hipevt")
+_TYPES = ("float", "half", "double", "bfloat", "int", "uint")
+_FIRST_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error"}  # until 2019
 _IGNORED = ("-", ">", "#")
 
 
@@ -52,10 +54,13 @@ class Row:
 
 
 def header_columns(text: str) -> list[str] | None:
-    """The names in the header of the table; None for any other line."""
-    if "size" not in text or "count" not in text or "type" not in text:
+    """The names in the header of the table, the left one where two stand side by side; None for any other line."""
+    if "type" not in text or not (("size" in text and "count" in text) or "bytes" in text):
         return None
     names = [name.lower() for name in row_tokens(text)]
+    if names[:4] == ["bytes", "n", "type", "op"]:
+        names = [_FIRST_NAMES.get(name, name) for name in names]
+    names = names[: names.index("size", 1)] if names.count("size") == 2 and names[0] == "size" else names
     return names if {"size", "count", "type"} <= set(names) and set(names) & set(_TIMES) else None
 
 
@@ -65,7 +70,9 @@ def begins_row(tokens: list[str]) -> bool:
 
 
 def may_begin(tokens: list[str]) -> bool:
-    """True for a row that is cut after its size or its count."""
+    """True for a row that is cut after its size or its count, or within its element type."""
+    if len(tokens) == 3 and tokens[2].isalpha() and any(name.startswith(tokens[2]) for name in _TYPES):
+        tokens = tokens[:2]
     return 1 <= len(tokens) <= 2 and all(whole(token) is not None for token in tokens)
 
 
@@ -81,11 +88,13 @@ def row_tokens(text: str) -> list[str]:
 
 class Rows:
     """Puts rows together from the lines of one table. `in_place_first`: the header names the in-place half
-    first, or alone. `time_power`: the unit of time is 10^time_power microseconds."""
+    first; `in_place_alone`: only that one, which may be the end of a title whose beginning was not copied.
+    `time_power`: the unit of time is 10^time_power microseconds."""
 
     def __init__(self):
         self.columns: list[str] | None = None
         self.in_place_first = False
+        self.in_place_alone = False
         self.time_power = 0
         self._pending: list[str] = []
         self._pending_line: Line | None = None
@@ -103,9 +112,9 @@ class Rows:
         first, self._pending = self._pending_line if self._pending else line, []
         columns = self.columns or _guessed(tokens)
         cells = _aligned(columns, tokens) if columns and len(tokens) > 2 else None
-        if isinstance(cells, str):
+        if isinstance(cells, str) and not may_begin(tokens):
             yield first, cells
-        elif cells is None:
+        elif cells is None or isinstance(cells, str):
             self._pending, self._pending_line = tokens, first
         else:
             yield self._row(first.number, cells, line.text)
@@ -131,7 +140,8 @@ class Rows:
             halves[-1][name] = cell
         if not halves[0]:
             return Line(number_, text), "a row without a time"
-        placed = {self.in_place_first ^ bool(i): _half(half, self.time_power) for i, half in enumerate(halves[:2])}
+        in_place = self.in_place_first or (self.in_place_alone and len(halves) == 1)
+        placed = {in_place ^ bool(i): _half(half, self.time_power) for i, half in enumerate(halves[:2])}
         redop = own.get("redop", "")
         return Row(
             number_, whole(own["size"]), whole(own["count"]), own["type"], redop.lower() or "none",

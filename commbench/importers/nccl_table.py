@@ -18,7 +18,7 @@ from commbench.importers.nccl_jobs import machines, several, shared_devices
 from commbench.importers.nccl_log import Told
 from commbench.importers.nccl_output import Output
 from commbench.importers.nccl_rows import Half, Row
-from commbench.importers.samples import dtype, nodes_of, sample
+from commbench.importers.samples import ONE_NODE, dtype, nodes_of, sample
 from commbench.ops import OPS
 from commbench.results.records import Sample
 
@@ -51,8 +51,11 @@ def samples_of(output: Output, told: Told, given: Given) -> Test:
     if doubt:
         return _without(test, output, doubt)
     ranks, notes = _ranks(op, rows, output, told, given)
+    if not output.table.columns and not _adds_up(rows, ranks):
+        return _without(test, output, "rows without a header, whose third figure is not size / time: no nccl-tests")
     whole_list = len(test.hosts) if len(output.devices) == ranks else 0  # a list may have been cut out of the file
-    nodes, note = nodes_of(ranks, whole_list or output.command_nodes, given, gpus=True)
+    full = all(device["device"] == f"cuda:{device['rank'] % ONE_NODE}" for device in output.devices)
+    nodes, note = nodes_of(ranks, whole_list or output.command_nodes, given, gpus=full)
     test.rows, test.notes = len(rows), [*notes, *([note] if note else [])]
     _write(test, rows, output, told, op, backend, ranks, nodes)
     test.cut = _cut(output, rows)
@@ -61,6 +64,13 @@ def samples_of(output: Output, told: Told, given: Given) -> Test:
 
 def _usable(row: Row) -> bool:
     return any(positive(half.time) for half in row.halves.values())
+
+
+def _adds_up(rows: list[Row], ranks: int) -> bool:
+    """False where algbw is size / time in no row, so that the guessed columns are those of another program."""
+    judged = [(row, half) for row in rows for half in row.halves.values() if row.size_bytes and number(half.algbw)]
+    fits = (algbw_range(row.size_bytes, half) is not None or holds_factor(row, half, ranks) for row, half in judged)
+    return not judged or any(fits)
 
 
 def _without(test: Test, output: Output, why: str) -> Test:
@@ -73,7 +83,7 @@ def _without(test: Test, output: Output, why: str) -> Test:
     elif output.head_line:
         test.fault = (line, "a table header with no row below it")
     else:
-        test.fault = (line, "the beginning of nccl-tests without a table")
+        test.fault = (line, output.settings.get("cut") or "the beginning of nccl-tests without a table")
     ranks = len(output.devices) or test.facts.get("ranks_told")
     if ranks and "not one job" not in why:
         test.fault = (test.fault[0], f"{test.fault[1]} ({ranks} rank(s) are named)")

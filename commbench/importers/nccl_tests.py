@@ -21,14 +21,15 @@ PROGRAM = re.compile(
     r"|hypercube)_perf(?:_mpi)?\b"
 )
 _DEVICE = re.compile(
-    r"Rank +(\d{1,7}) +(?:Group +(\d{1,7}) +)?Pid +(\d{1,10}) +on +(\S{1,255}) +device +(\d{1,4}) +"
+    r"Rank +(\d{1,7}) +(?:Group +(\d{1,7}) +)?(?:Pid +(\d{1,10}) +)?on +(\S{1,255}) +device +(\d{1,4}) +"
     r"\[([^\]]{1,40})\] *(.{0,120})"
 )
 _SETTINGS = re.compile(r"\bnThread +(\d{1,5}) +nGpus +(\d{1,5}) +minBytes +(\d{1,18}) +maxBytes +(\d{1,18})")
 _SETTING = re.compile(r"\b(warmup iters|agg iters|iters|validation|graph): *(\d{1,9})")
 _STEP = re.compile(r"\bstep: *(\d{1,18})\((factor|bytes)\)")
-_VERSION = re.compile(r"\b([nr]ccl-tests) version (\S{1,60})")
+_VERSION = re.compile(r"\b([nr]ccl-tests):? [vV]ersion (\S{1,60})")
 _LIBRARY = re.compile(r"\b[nr]ccl-library=(\d{4,6})\b")
+_FAILURE = re.compile(r"Test (?:NCCL|CUDA|RCCL|HIP)? ?failure \S{1,80}(?: '.{1,80}')?")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values *: *(\d{1,18})(?: +(OK|FAILED))?")
 _AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S{1,30})(?: +(OK|FAILED))?")
 _GPUS = re.compile(r"\s(?:-g|--ngpus)[ =]?(\d{1,5})\b")
@@ -36,18 +37,18 @@ _THREADS = re.compile(r"\s(?:-t|--nthreads)[ =]?(\d{1,5})\b")
 _SAID = re.compile(r"\b(\d{1,6})[ -]?(?:x )?(?:GPUs?|ranks?|processes)\b", re.IGNORECASE)
 _STARTS = ("nThread ", "Using devices", "Collective test starting", "ccl-tests version")
 _OURS = (*_STARTS, "Collective test ", "Out of bounds values", "Avg bus bandwidth ", "out-of-place")
-WORDS = (*_OURS, "size", "_perf", "Pid", "in-place")
+WORDS = (*_OURS, "size", "bytes", "_perf", " device ", "in-place")
 
 
 def starts(text: str) -> bool:
     """True for a line that only these programs print, or that starts one of them."""
-    if "size" in text and header_columns(text):
+    if ("size" in text or "bytes" in text) and header_columns(text):
         return True
     if "_perf" in text and PROGRAM.search(text) and "_perf:" not in text:
         return True
     if text.strip("# ") == "in-place":
         return True
-    return any(word in text for word in _OURS) or ("Pid" in text and _DEVICE.search(text) is not None)
+    return any(word in text for word in _OURS) or ("device" in text and _DEVICE.search(text) is not None)
 
 
 def resembles(text: str) -> bool:
@@ -84,6 +85,8 @@ def _begins_next(text: str, output: Output) -> bool:
         return True
     if "_perf" in text and PROGRAM.search(text):
         return "concluded" not in text
+    if output.ended and "device" in text and _DEVICE.search(text):
+        return True
     return "out-of-place" in text or (output.ended and begins_row(row_tokens(text)))
 
 
@@ -122,7 +125,11 @@ def _take(line: Line, output: Output, lines: Lines) -> None:
         _device(found, output)
     elif columns := header_columns(text):
         output.table.columns = columns
+        if "bytes" in text:  # until 2019: milliseconds, and no line of units
+            output.table.time_power = TIME_UNITS["(ms)"]
         output.heads, output.head_line = output.heads + 1, line.number
+        if text.count(" size ") > 1:
+            lines.drop(line, "a second table beside this one, on its right: it was left out")
     elif found := _SETTINGS.search(text):
         output.starts += 1
         threads, gpus, low, high = map(int, found.groups())
@@ -152,7 +159,8 @@ def _take(line: Line, output: Output, lines: Lines) -> None:
 def _part_of_row(tokens: list[str], output: Output) -> bool:
     if output.table.waiting:
         return begins_row(tokens) or (bool(tokens) and number(tokens[0]) is not None)
-    return begins_row(tokens) or (bool(output.table.columns) and not output.ended and may_begin(tokens))
+    known = bool(output.table.columns) or (bool(output.rows) and len(tokens) == 3)
+    return begins_row(tokens) or (known and not output.ended and may_begin(tokens))
 
 
 def _row(line: Line, output: Output, lines: Lines) -> None:
@@ -175,13 +183,19 @@ def _told(text: str, output: Output) -> bool:
             _command(text, program, output)
         return True
     if "in-place" in text or "out-of-place" in text:
-        output.table.in_place_first = "in-place" in text.partition("out-of-place")[0]
+        output.table.in_place_alone = "out-of-place" not in text
+        output.table.in_place_first = (
+            not output.table.in_place_alone and "in-place" in text.partition("out-of-place")[0]
+        )
         return True
     if "(GB/s)" in text and (unit := next((unit for unit in TIME_UNITS if unit in text), "")):
         output.table.time_power = TIME_UNITS[unit]
         return True
     if text.strip() == "...":
         output.gap = True
+        return True
+    if found := _FAILURE.search(text):
+        output.settings.setdefault("cut", f"{found[0]!r} ended the program")
         return True
     return any(words in text for words in ("Using devices", "Blocking Enabled", "CCL version"))
 
@@ -193,8 +207,8 @@ def _device(found: re.Match, output: Output) -> None:
     output.amd = output.amd or any(word in name for word in ("AMD", "Radeon", "gfx", "Instinct"))
     if len(output.devices) < MOST_SAMPLES:
         output.devices.append(
-            {"rank": int(rank), "group": int(group or 0), "pid": int(pid), "host": host, "device": f"cuda:{device}",
-             "device_id": bus, "device_name": name.strip()}
+            {"rank": int(rank), "group": int(group or 0), "pid": int(pid or 0), "host": host,
+             "device": f"cuda:{device}", "device_id": bus, "device_name": name.strip()}
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ json_output.cpp of NVIDIA/nvbandwidth.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from commbench.importers.cells import NOTHING, listed, number, positive, whole
 from commbench.importers.found import Given, Test
@@ -21,11 +22,16 @@ _ABOUT = re.compile(
     r"^(CUDA Runtime Version|CUDA Driver Version|Driver Version): *(\S{1,40})|^Device (\d{1,4}): (.{1,100})"
 )
 _PROCESS = re.compile(r"^Process \d{1,6} \(([\w.-]{1,253})\): device (\d{1,4}): (.{1,80}?)(?: \(|$)")
+_COPY = re.compile(r"^\s*(\w{3,20} (?:CE|SM)) .{0,20}\(row\).{1,20}\(column\) .{1,20}\((?:GB/s|ns)\)")
 _MOST = 4096  # rows or columns of a matrix
-WORDS = ("nvbandwidth Version", "Running ")
+WORDS = ("nvbandwidth Version", "Running ", "(row)", "SUM ")
 
 
 def starts(text: str) -> bool:
+    if "(row)" in text:
+        return _COPY.match(text) is not None
+    if "memcpy" in text and _SUM.match(text):
+        return True
     return "nvbandwidth Version" in text or (_RUNNING.match(text) is not None and "_" in text)
 
 
@@ -46,10 +52,12 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             continue
         test = test or Test("nvbandwidth", line.number)
         if found := _RUNNING.match(text):
-            now, names = {"name": found[1], "unit": "", "columns": None, "ends": None}, names + 1
+            now, names = _matrix(found[1]), names + 1
         elif text.startswith("Waived"):
             waived += 1
         elif found := _SUM.match(text):
+            if now and _nameless(now["name"]):
+                _rename(test, now, found[1])
             sums += _sum(test, found, line)
         elif found := _ABOUT.match(text):
             _about(test, found)
@@ -59,9 +67,16 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
                 test.nodes.append(node := {"host": found[1], "gpus": []})
             if node and len(node["gpus"]) < _MOST:
                 node["gpus"].append({"name": found[3]})
+        elif "Invalid value when checking the pattern" in text and now:
+            why = f"line {line.number}: {text[:120]}"
+            test.add(sample(now["name"], "cuda", kind="link", nodes=1, dtype="bytes", status="wrong", reason=why))
+        elif (found := _COPY.match(text)) and (
+            now is None or now["columns"]
+        ):  # the line that names the test is missing
+            now = _matrix(found[1].lower().replace(" ", "_"), text)
+            names += 1
         elif now and ("(GB/s)" in text or "(ns)" in text or "(us)" in text):
-            now["unit"] = next(unit for unit in ("(GB/s)", "(ns)", "(us)") if unit in text)
-            now["ends"], now["columns"] = _ENDS.search(text), None
+            now |= _matrix(now["name"], text)
         elif (
             now
             and now["unit"]
@@ -77,6 +92,24 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             lines.drop(line)
     if test:
         yield _finished(test, now, waived, names, sums)
+
+
+def _matrix(name: str, text: str = "") -> dict:
+    """What is known of a matrix before its rows. Without `text`, the line above it, nothing but its name."""
+    unit = next((unit for unit in ("(GB/s)", "(ns)", "(us)") if unit in text), "")
+    return {"name": name, "unit": unit, "columns": None, "ends": _ENDS.search(text)}
+
+
+def _nameless(name: str) -> bool:
+    return name.count("_") == 1 and name.endswith(("_ce", "_sm"))
+
+
+def _rename(test: Test, now: dict, name: str) -> None:
+    """Give the cells of a matrix the name that only its SUM tells."""
+    test.samples = [
+        replace(s, point=replace(s.point, op=name)) if s.point.op == now["name"] else s for s in test.samples
+    ]
+    now["name"] = name
 
 
 def _known(text: str) -> bool:
@@ -150,7 +183,8 @@ def _finished(test: Test, now, waived: int, names: int, sums: int) -> Test:
     if unread := test.facts.get("unread_cells"):
         test.notes.append(f"{unread} cell(s) are no number above 0 and were left out")
     if not test.samples:
-        test.fault = (test.line, "nvbandwidth without a matrix")
+        alone = " but only SUM lines; give the whole output" if "sums" in test.facts else ""
+        test.fault = (test.line, f"nvbandwidth without a matrix{alone}")
     elif now and now["name"] not in test.facts.get("sums", {}) and sums:
         test.cut = f"ends before the SUM of {now['name']}"
     return test

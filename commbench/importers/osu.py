@@ -19,6 +19,8 @@ _TITLE = re.compile(
 )
 _ALONE = ("Size", "MB/s", "Messages/s", "Iterations", "Validation")
 _PAIRS = re.compile(r"\[ *(pairs|window size): *(\d{1,7}) *\]")
+_BUFFERS = re.compile(r"Send Buffer on \w{1,10} \((\w{1,3})\) and Receive Buffer on \w{1,10} \((\w{1,3})\)")
+_FULL = ("size", "avg latency(us)", "min latency(us)", "max latency(us)", "iterations")  # the columns of -f
 _MAXIMUM = re.compile(r"\s-m +(?:\d{1,12}:)?(\d{1,12})\b")
 _ITERATIONS = re.compile(r"\s-i +(?:\d{1,9}:)?(\d{1,9})\b")
 _COLLECTIVES = {
@@ -41,6 +43,7 @@ BLOCKS = (
 _POINTS = {"latency": "p2p_latency", "bandwidth": "p2p_bw", "bi-directional bandwidth": "p2p_bibw"}
 _FIRST_WORD = re.compile(r"[a-z][a-z0-9]{0,15}")
 _LAST = {"collective": 1 << 20, "p2p": 1 << 22}  # what the programs sweep to unless -m says otherwise
+_BANDWIDTHS = ("mb/s", "bandwidth (mb/s)", "bi-bandwidth (mb/s)")
 WORDS = ("OSU ", "OMB")
 
 
@@ -120,6 +123,8 @@ def _take(line: Line, state: dict, lines: Lines) -> None:
     elif "[" in text and (pairs := _PAIRS.findall(text)):
         state["params"] |= {name.replace("window size", "window"): int(value) for name, value in pairs}
         state["ranks"] = state["ranks"] or believed(2 * state["params"].get("pairs", 0))
+    elif found := _BUFFERS.search(text):
+        state["params"]["buffers"] = " ".join(found.groups())
     elif _is_header(text):
         state["columns"] = [name.lower() for name in column_names(text, _ALONE)]
     elif state["columns"] and text[0].isdigit():
@@ -136,6 +141,9 @@ def _is_header(text: str) -> bool:
 
 def _row(line: Line, cells: list[str], state: dict, lines: Lines) -> None:
     columns = state["columns"]
+    if tuple(columns) == _FULL[:2] and len(cells) == len(_FULL) and not state["test"].samples:
+        columns = state["columns"] = list(_FULL)
+        state["test"].notes.append(f"line {line.number}: the rows have the 5 columns of -f, the header names 2 of them")
     if len(cells) != len(columns):
         lines.drop(line, f"a row of {len(cells)} cells under {len(columns)} columns")
         return
@@ -145,7 +153,7 @@ def _row(line: Line, cells: list[str], state: dict, lines: Lines) -> None:
     time = next(
         (figures[name] for name in columns if name.startswith(("avg lat", "latency", "overall", "avg bar"))), None
     )
-    bandwidth = next((figures[name] for name in columns if name in ("mb/s", "bandwidth (mb/s)")), None)
+    bandwidth = next((figures[name] for name in columns if name in _BANDWIDTHS), None)
     if size is None or None in figures.values() or not (time or bandwidth):
         lines.drop(line, "a cell that is no number above 0")
         return

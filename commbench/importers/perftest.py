@@ -17,6 +17,7 @@ _TITLE = re.compile(
     r"^\s*(RDMA_Write|RDMA_Read|Send|Send_imm|RDMA_Write_imm|Atomic\w{0,30}|Raw Ethernet|RDMA_\w{1,30})\b.{0,60}?"
     r"\b(BW|Latency)\b.{0,30}\bTest\b"
 )
+_COMMAND = re.compile(r"\bib_(send|write|read|atomic)_(bw|lat)\b")
 _PAIR = re.compile(
     r"(Dual-port|Device|Number of qps|Transport type|Connection type|Mtu|Link type|TX depth|Post List)\s*: *(\S{1,40})"
 )
@@ -33,6 +34,8 @@ def starts(text: str) -> bool:
 def read(lines: Lines, given: Given) -> Iterator[Test]:
     """One test for each title; the second end's copy of a result is dropped and said."""
     test, columns, printed, tests = None, None, {}, []
+    named = [found for line in lines.stray if (found := _COMMAND.search(line.text))]
+    command = named[-1] if named else None
     for line in lines.section("perftest"):
         text = line.text.strip()
         if found := _TITLE.match(line.text):
@@ -42,7 +45,10 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
             facts = {"op": name, "bidirectional": "bidirectional" in text.lower()}
             test, columns, printed = Test("perftest", line.number, facts=facts), None, {}
         elif text.lstrip("# ").startswith("bytes") and "iterations" in text:
-            test = test or Test("perftest", line.number, facts={"op": "rdma_latency" if "usec" in text else "rdma_bw"})
+            if test and test.samples:  # without a title of its own it is the same program once more
+                tests.append((test, printed))
+                test, printed = None, {}
+            test = test or Test("perftest", line.number, facts={"op": _op(text, command)})
             columns = [name.strip() for name in column_names(text, ("bytes", "iterations", "sl"), "]")]
         elif columns and text[:1].isdigit():
             row = dict(zip(columns, text.split()))
@@ -56,6 +62,14 @@ def read(lines: Lines, given: Given) -> Iterator[Test]:
         tests.append((test, printed))
     for test in _once(tests):
         yield _finished(test)
+
+
+def _op(header: str, command: re.Match | None) -> str:
+    """The operation of a table without a title, by the command above it and by its columns."""
+    kind = "latency" if "usec" in header else "bw"
+    if not command or (command[2] == "bw") != (kind == "bw"):
+        return f"rdma_{kind}"
+    return f"{'' if command[1] in ('send', 'atomic') else 'rdma_'}{command[1]}_{kind}"
 
 
 def _once(tests: list[tuple[Test, dict]]) -> list[Test]:
@@ -114,12 +128,15 @@ def _add(test: Test, size: int, reported: dict, printed: dict, key) -> bool:
     if not (time or reported.get("bandwidth_GBps")):
         return False
     printed[key] = True
+    again = printed["size", size] = printed.get(("size", size), 0) + 1
     facts = test.facts
     params = {"nic": facts["device"]} if facts.get("device") else {}
     params |= {name: facts[name] for name in ("number_of_qps", "transport_type", "connection_type", "mtu", "link_type",
                                              "tx_depth", "post_list", "sl") if name in facts}  # fmt: skip
     if facts.get("bidirectional"):
         params["bidirectional"] = True
+    if again > 1:
+        params["repeat"] = again
     test.add(
         sample(facts["op"], "verbs", kind="p2p", time_us=time, ranks=2, nodes=0, size_bytes=size, send_bytes=size,
                recv_bytes=size, dtype="bytes", params=params, reported=reported)
@@ -131,6 +148,8 @@ def _finished(test: Test) -> Test:
     test.rows = len(test.samples)
     if not test.samples:
         test.fault = (test.line, f"{test.facts['op']} without a row of its table")
+    elif test.facts.get("ends") == 2 and any("repeat" in s.point.params for s in test.samples):
+        test.notes.append("server and client printed different figures for the same size: both were taken")
     elif test.facts.get("ends") == 2:
         test.notes.append("server and client both printed the result: it was taken once")
     return test

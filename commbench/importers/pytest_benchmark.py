@@ -89,15 +89,16 @@ def _machine(machine, test: Test) -> None:
 
 
 def _params(params: dict) -> dict:
-    """Those that are plain: numbers, texts, true and false; a list of them as they stand in a record."""
+    """Those that are plain: numbers, texts, true and false; a list of them, which may hold null (a window without
+    a limit), as they stand in a record."""
     kept = {str(name)[:40]: _plain(value) for name, value in list(params.items())[:_MOST_PARAMS]}
     return {name: value for name, value in kept.items() if value is not None}
 
 
 def _plain(value):
     if isinstance(value, list):
-        items = [_plain(item) for item in value[:_MOST_PARAMS]]
-        return items if None not in items else None
+        items = [(item, _plain(item)) for item in value[:_MOST_PARAMS]]
+        return [kept for _, kept in items] if all(kept is not None or item is None for item, kept in items) else None
     if isinstance(value, str):
         return value[:100]
     return value if isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < 1e15) else None

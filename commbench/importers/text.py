@@ -35,17 +35,21 @@ _PREFIXES = re.compile(
     | \[(?P<bracket>\d{1,7})\](?=[\s#\w-])\ ?      # mpiexec -prepend-rank
     | \[(?:default|rank|worker-?)\d{1,7}\]:?\ ?        # torchrun --tee, PyTorch
     | \[pod/[^\]\n]{1,200}\]\ ?                    # kubectl logs --prefix
+    | (?:x\d{1,6}c\d{1,2}s\d{1,3}b\d|nid\d{3,8})[\w.-]{0,200}\ \d{1,7}:\ ?  # mpiexec --label of Cray PALS
     | [A-Za-z][\w.-]{0,80}[-_]\d{1,5}\ *\|\ (?=.)  # docker compose logs
     | \[?\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\ +  # a time stamp
       (?:std(?:out|err)\ [FP]\ )?(?=\S|\ )               # of the kubelet
+    | \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:\ |$)                # the time of day alone: Jenkins
     | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ [A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d\ \d{4}\ ?(?=[\[<])  # --timestamp-output
     | \[[^\[\]<>\n]{1,120}\]<std(?:out|err|diag)>:?      # --tag-output
     | <std(?:out|err)>:?
-    | >\ ?                                         # a quotation
+    | (?:>\ ?){1,20}                               # a quotation
+    | -\ (?=\#|\ {6,}(?:\#|\d+\ +\d))              # an item of a list: a line of a table
     )""",
     re.VERBOSE,
 )
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][AB012])")
+_BOLD = re.compile(r"\*\*([^\s*][^*]{0,60})\*\*")  # how Markdown marks one figure
 _PLAIN = str.maketrans(
     {"\u2212": "-", "\ufeff": None, "\u200b": None, "\x00": None, "\t": "  "}
     | dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x3000), " ")
@@ -191,4 +195,8 @@ def clean(raw: str) -> str:
             text = re.sub(rf"{found['rank']}: (?=\s*[\d.])", " ", text)
     if "]<std" in text:
         text = _TAG.sub(" ", text)
+    if text.endswith("| |") and text.lstrip()[:1] != "|":  # the cells of a line of a gist
+        text = text[:-3].rstrip()
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
     return text.replace("\\#", "#").replace("\\_", "_") if "\\" in text else text.rstrip()

@@ -4,7 +4,9 @@ The size is that of one rank's block for alltoall, allgather, gather and scatter
 `min` belongs to the shortest time, so it is the largest: minimum and maximum are taken by value, not by name.
 """
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from commbench.importers.cells import NOTHING, number
 from commbench.importers.found import Given, Test, believed
@@ -15,6 +17,7 @@ from commbench.importers.text import Line, Lines
 
 _BLOCKS = ("all_to_all", "all_gather", "gather", "scatter")
 _KEYS = ("collective", "memory type", "datatype", "data type", "reduction", "inplace", "persistent", "operation type")
+_PROCESSES = re.compile(r"^\s*(?:Number of |#)(?:processes|ranks|procs) ?[:=] ?(\d{1,7})\s*$", re.IGNORECASE)
 WORDS = ("Collective:",)
 
 
@@ -24,6 +27,8 @@ def starts(text: str) -> bool:
 
 def read(lines: Lines, given: Given) -> Iterator[Test]:
     test, facts, columns, rows, groups = None, {}, [], [], []
+    said = next((believed(m[1]) for line in lines.stray if (m := _PROCESSES.match(line.text))), 0)
+    given = given if given.ranks or not said else replace(given, ranks=said)
     for line in lines.section("ucc"):
         text = line.text.strip()
         if starts(text):

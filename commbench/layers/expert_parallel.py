@@ -94,6 +94,19 @@ def traffic(params, place: Place) -> dict:
     return found
 
 
+def moved(params, place: Place) -> tuple[int, int]:
+    """(bytes sent to other ranks in one step, bytes received from them): `traffic` without what stays on the rank."""
+    (plain, payload, weights), sent, received = _row_sizes(params), 0, 0
+    everyone = grids(params, place.ranks)
+    for wire, hop in _plan(params, place).hops:
+        own = next(group for group in everyone[wire] if place.rank in group).index(place.rank)
+        out, back = (sum(splits) - splits[own] for splits in (hop.in_splits, hop.out_splits))
+        there = payload + plain + weights  # a row forward and the gradient of its result backward
+        home = 2 * plain + weights  # its result forward and the gradients of row and weights backward
+        sent, received = sent + out * there + back * home, received + back * there + out * home
+    return sent, received
+
+
 def wire_bytes(params, place: Place) -> int:
     """Bytes that one rank sends to other nodes in one step, by the traffic matrices of the routing."""
     _, _, counted = routed(_recipe(params, place.ranks))
@@ -277,4 +290,5 @@ LAYER = Layer(
     build=build,
     grids=grids,
     words=WORDS,
+    moved=moved,
 )

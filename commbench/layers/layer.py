@@ -52,6 +52,8 @@ class Layer:
     size. flops(params, place): of one step on one rank. memory_bytes(params, place): what one rank will hold.
     build(wires, params, place, device): the layer; wires by the names of `grids`.
     backends(params): those that it runs on with these options.
+    moved(params, place): (bytes that the rank sends to others in one step, bytes that it receives), where its calls are
+    not as even as their sizes say.
     """
 
     name: str
@@ -65,3 +67,4 @@ class Layer:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     backends: Callable[[Params], tuple[str, ...]] = _everywhere
+    moved: Callable[[Params, Place], tuple[int, int]] | None = None

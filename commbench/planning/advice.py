@@ -23,10 +23,11 @@ from commbench.planning.step import Prediction, hfu, mfu, predict_step
 from commbench.shapes import Shape
 
 RUNNERS_UP = 8
-_FP8 = (
-    "the efficiency is that of bf16 runs; the one published fp8 run, DeepSeek-V3, was slower than this predicts "
-    "(see `commbench plan --published`)"
-)
+_NOT_BF16 = {
+    "fp8": "the efficiency is that of bf16 runs; the one published fp8 run, DeepSeek-V3, was slower than this predicts "
+    "(see `commbench plan --published`)",
+    "fp32": "the efficiency is that of bf16 runs; none in fp32 is published: state it by --efficiency",
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def advise_layout(
     told = predict_step(shape, layout, job, machine, assume)
     rate = told.account.tokens_per_s_per_gpu
     told_notes = notes() + (
-        [_FP8] if job.precision == "fp8" and machine.efficiency_low < machine.efficiency_high else []
+        [_NOT_BF16[job.precision]]
+        if job.precision in _NOT_BF16 and machine.efficiency_low < machine.efficiency_high
+        else []
     )
     return LayoutAdvice(
         shape, job, machine, assume, layout, ledger(shape, layout, job, machine.gpu), told,

@@ -80,7 +80,7 @@ def efficiency_of(gpu: Gpu) -> Efficiency | None:
 def machine_of(gpu: Gpu, links: Links, stated: float | None = None) -> Machine:
     """The machine with the constant of its GPU, or with a stated one, which has no interval."""
     if stated is not None:
-        return Machine(gpu, links, stated, stated, stated, "stated by --efficiency")
+        return Machine(gpu, links, stated, stated, stated, "stated")
     one = efficiency_of(gpu)
     if one is None:
         raise UsageError(f"no published run tells the efficiency of {gpu.name}; state it by --efficiency, such as 0.6")

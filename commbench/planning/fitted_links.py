@@ -20,20 +20,20 @@ def fitted_links(models: ModelFile, name: str, containing: str = "", per_node: i
     there is no series at all; its time() where an operation has several, and Unmeasured (links.py) where it has none,
     or none that says anything about the group.
     """
-    fitted = [s for s in models.series if s.kind in _TIMED and s.label.get("algorithm", "library") == "library"]
-    fitted = [s for s in fitted if containing in s.name]
-    if not fitted:
+    measured = [s for s in models.series if s.label.get("algorithm", "library") == "library" and containing in s.name]
+    if not any(series.kind in _TIMED for series in measured):
+        why = next((f", of {len(measured)} measured: {s.name}: {s.faults[0]}" for s in measured if s.faults), "")
         raise UsageError(
-            f"{name} holds no fitted series{f' with {containing!r}' if containing else ''}; measure what layouts call, "
-            "such as `commbench run links --launches 3`, and see with `commbench fit` which series have a model"
+            f"{name} holds no fitted series{f' with {containing!r}' if containing else ''}{why}; "
+            "`commbench fit` says of each series what it lacks"
         )
-    domain = per_node or max(curve.ranks // curve.nodes for series in fitted for curve in series.curves)
+    domain = per_node or max(ranks for series in measured for ranks in _ranks_of_a_node(series))
 
     @cache
     def time(op: str, group: Group, size_bytes: float) -> Told:
         if group.ranks == 1 or size_bytes <= 0:
             return Told(0.0, 0.0, 0.0)
-        series = _only(fitted, _OPS.get(op, op), name)
+        series = _only(measured, _OPS.get(op, op), name)
         try:
             told = answer(series, group.ranks, group.domains, max(1, round(size_bytes)))
         except MeasureError as error:
@@ -44,11 +44,21 @@ def fitted_links(models: ModelFile, name: str, containing: str = "", per_node: i
     return Links(name, domain, time, None, f"models of {', '.join(models.sources) or name}")
 
 
-def _only(fitted: list[SeriesModel], op: str, name: str) -> SeriesModel:
-    """The series of an operation."""
-    found = [series for series in fitted if series.label["op"] == op]
+def _ranks_of_a_node(series: SeriesModel) -> list[int]:
+    """Ranks that were measured on one node, by the curves, and where there are none by the measurements."""
+    if len(series.nodes) == 1:
+        return [ranks // series.nodes[0] for ranks in series.ranks]
+    return [curve.ranks // curve.nodes for curve in series.curves]
+
+
+def _only(measured: list[SeriesModel], op: str, name: str) -> SeriesModel:
+    """The fitted series of an operation."""
+    of_op = [series for series in measured if series.label["op"] == op]
+    found = [series for series in of_op if series.kind in _TIMED]
+    if of_op and not found:
+        raise Unmeasured(f"{of_op[0].name} was measured but has no model: {'; '.join(of_op[0].faults[:1])}")
     if not found:
-        there = ", ".join(sorted({series.label["op"] for series in fitted}))
+        there = ", ".join(sorted({series.label["op"] for series in measured if series.kind in _TIMED}))
         raise Unmeasured(
             f"{name} holds nothing of {op}, which this layout calls (it has {there}); `commbench run {op}` measures it"
         )

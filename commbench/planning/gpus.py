@@ -1,10 +1,12 @@
-"""Accelerators by their datasheets: gpus.toml, or a table of one's own."""
+"""Accelerators by their datasheets: the kernels' table of peaks with gpus.toml's memory, or a table of one's own."""
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from commbench.errors import UsageError
+from commbench.kernels.peaks import peaks_of_entry
 from commbench.toml_file import read_toml
 
 _FILE = Path(__file__).with_name("gpus.toml")
@@ -12,14 +14,14 @@ _FILE = Path(__file__).with_name("gpus.toml")
 
 @dataclass(frozen=True)
 class Gpu:
-    """Dense peaks in TFLOP/s (fp8, fp32: None where the GPU has none, or none is told), memory in 10^9 bytes, its rate,
-    multiprocessors."""
+    """Dense peaks in TFLOP/s (fp8, fp32: None where the GPU has none, or none is told), memory in 10^9 bytes, its rate.
+
+    fp32 is the rate of the plain units, not of TF32."""
 
     name: str
     bf16_TFLOPs: float
     memory_GB: float
     memory_GBps: float
-    sms: int
     source: str
     fp8_TFLOPs: float | None = None
     fp32_TFLOPs: float | None = None
@@ -30,13 +32,13 @@ class Gpu:
         if precision not in peaks:
             raise UsageError(f"precision {precision!r} is not known; there are {', '.join(peaks)}")
         if peaks[precision] is None:
-            raise UsageError(f"{self.name} has no {precision}; plan with bf16")
+            raise UsageError(f"{self.name} has no {precision} rate that is known here; plan with bf16")
         return peaks[precision]
 
 
 def gpu_names() -> list[str]:
     """Names of the accelerators that commbench knows."""
-    return list(_tables())
+    return list(_shipped())
 
 
 def gpu_named(name: str) -> Gpu:
@@ -44,11 +46,10 @@ def gpu_named(name: str) -> Gpu:
 
     Raises UsageError naming those there are, or the key that is wrong.
     """
-    tables = _tables()
-    if name in tables:
-        return Gpu(name=name, **tables[name])
+    if name in _shipped():
+        return _shipped()[name]
     if not name.endswith(".toml"):
-        raise UsageError(f"there is no GPU {name!r}; GPUs: {', '.join(tables)}, or a TOML file of one's own")
+        raise UsageError(f"there is no GPU {name!r}; GPUs: {', '.join(_shipped())}, or a TOML file of one's own")
     own = read_toml(Path(name), "GPU file", f"GPU file {name} cannot be read: there is no such file")
     if len(own) != 1 or not isinstance(next(iter(own.values())), dict):
         raise UsageError(f"GPU file {name} must hold one table, named as the GPU")
@@ -76,9 +77,17 @@ def _checked(table: dict, file: str) -> dict:
 
 def gpu_of_fabric(fabric: str) -> Gpu | None:
     """The accelerator that a shipped fabric's name begins with (h100-8x400g: h100); None for another name."""
-    word = fabric.split("-")[0]
-    return gpu_named(word) if word in _tables() else None
+    return _shipped().get(fabric.split("-")[0])
 
 
-def _tables() -> dict:
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+@cache
+def _shipped() -> dict[str, Gpu]:
+    made = {}
+    for name, row in tomllib.loads(_FILE.read_text(encoding="utf-8")).items():
+        peaks = peaks_of_entry(row["peaks"])
+        bf16, rates = peaks["bfloat16"], {dtype: peak.tflops for dtype, peak in peaks.items()}
+        source = f"{bf16.source}; memory: {row['memory_source']}"
+        made[name] = Gpu(
+            name, bf16.tflops, row["memory_GB"], bf16.memory_GBps, source, rates.get("float8"), rates.get("float32")
+        )
+    return made

@@ -162,7 +162,7 @@ def _ep_us(setting: Setting, forward_us: float) -> tuple[float, float]:
     moved = sum(exchange(shape.moe, group, tokens, size, machine.links).at(end) for size in sizes)
     if layout.schedule != "dualpipe":
         return moved, moved
-    lent = machine.gpu.sms / (machine.gpu.sms - assume.dualpipe_sms) - 1
+    lent = 1 / (1 - assume.dualpipe_share) - 1
     return (
         lent * forward_us + max(0.0, moved - (1 + lent) * forward_us),
         2 * lent * forward_us + max(0.0, moved - 2 * (1 + lent) * forward_us),

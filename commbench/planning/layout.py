@@ -117,12 +117,7 @@ def check_layout(shape: Shape, layout: Layout, job: Job) -> None:
     _check_tp(shape, layout)
     if layout.pp * layout.vpp > shape.layers + 2:  # the embedding and the head may be chunks of their own
         raise UsageError(f"pp x vpp is {layout.pp * layout.vpp}, but {shape.name} has {shape.layers} layers to cut")
-    if layout.schedule not in SCHEDULES:
-        raise UsageError(f"schedule {layout.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
-    if (layout.vpp > 1) != (layout.schedule == "interleaved"):
-        raise UsageError(
-            f"vpp is {layout.vpp} with schedule {layout.schedule}; vpp above 1 and interleaved go together"
-        )
+    _check_schedule(layout, job)
     if layout.recompute not in RECOMPUTE:
         raise UsageError(f"recompute {layout.recompute!r} is not known; there are {', '.join(RECOMPUTE)}")
     if layout.zero not in (0, 1, 2, 3):
@@ -142,6 +137,25 @@ def _check_degrees(layout: Layout) -> None:
     for key in ("tp", "cp", "dp", "pp", "vpp", "ep", "micro_batch"):
         if getattr(layout, key) < 1:
             raise UsageError(f"{key} is {getattr(layout, key)}; it must be 1 or more")
+
+
+def _check_schedule(layout: Layout, job: Job) -> None:
+    """Interleaving needs a micro-batch for each stage (NVIDIA/Megatron-LM, schedules.py), DualPipe an even number of
+    stages and two micro-batches for each (deepseek-ai/DualPipe, dualpipe.py)."""
+    if layout.schedule not in SCHEDULES:
+        raise UsageError(f"schedule {layout.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
+    if (layout.vpp > 1) != (layout.schedule == "interleaved"):
+        raise UsageError(
+            f"vpp is {layout.vpp} with schedule {layout.schedule}; vpp above 1 and interleaved go together"
+        )
+    if layout.schedule == "dualpipe" and layout.pp % 2:
+        raise UsageError(f"pp is {layout.pp} with schedule dualpipe, which pairs stages: pp must be even")
+    least = {"interleaved": layout.pp, "dualpipe": 2 * layout.pp}.get(layout.schedule, 1)
+    if 1 <= micro_batches(layout, job) < least:
+        raise UsageError(
+            f"schedule {layout.schedule} needs {least} micro-batches on {layout.pp} stages; a global batch of "
+            f"{job.global_batch} sequences makes {micro_batches(layout, job)}"
+        )
 
 
 def _check_tp(shape: Shape, layout: Layout) -> None:

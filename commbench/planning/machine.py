@@ -25,12 +25,12 @@ class Assumptions:
 
     memory_share: share of the datasheet's memory rate that norms and their like reach. memory_spread: its half-width.
     tp_overlap: each TP collective runs behind the matrix product beside it, but for one part of tp. dp_overlap: data
-    parallel traffic hides behind the last backward and the first forward of a step. dualpipe_sms: multiprocessors that
-    move tokens under dualpipe (arXiv 2412.19437, 3.2.2: 20 of 132), hiding the all-to-alls.
+    parallel traffic hides behind the last backward and the first forward of a step. dualpipe_share: of the
+    multiprocessors, those that move tokens under dualpipe (arXiv 2412.19437, 3.2.2: 20 of 132), hiding the all-to-alls.
     """
 
     memory_share: float = 0.85
     memory_spread: float = 0.1
     tp_overlap: bool = False
     dp_overlap: bool = True
-    dualpipe_sms: int = 20
+    dualpipe_share: float = 20 / 132

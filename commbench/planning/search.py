@@ -71,7 +71,7 @@ def search(shape: Shape, job: Job, machine: Machine, assume: Assumptions, limits
     if not found and unmeasured:
         raise Unmeasured(max(unmeasured, key=unmeasured.get))
     if not found:
-        why = f"none of {looked_at} layouts fits: {max(too_large, key=too_large.get)} are too large" if too_large else (
+        why = f"none of {looked_at} layouts fits: no room for {max(too_large, key=too_large.get)}" if too_large else (
             f"no layout of {job.gpus} GPUs divides the global batch of {job.global_batch} sequences"
         )  # fmt: skip
         raise UsageError(f"{shape.name} on {job.gpus} {machine.gpu.name}: {why}; use more GPUs or another batch")

@@ -71,9 +71,11 @@ def state_bytes(parameters: float, recipe: Recipe, zero: int = 0, ranks: int = 1
     return sum(sharded_bytes(parameters, recipe, zero, ranks).values())
 
 
-def offloaded_bytes(parameters: float, recipe: Recipe) -> tuple[float, float]:
-    """(on the device, on the host) with ZeRO-Offload: weights stay, gradients and optimizer move.
+def offloaded_bytes(items: dict[str, float]) -> tuple[float, float]:
+    """(on the device, on the host) of a rank's items, such as sharded_bytes, with ZeRO-Offload: gradients and optimizer
+    move to the host, the rest stays.
 
     arXiv 2101.06840, 4: 2 P on the GPU and 14 P on the CPU with mixed-precision Adam.
     """
-    return parameters * recipe.weight, parameters * (recipe.gradient + recipe.optimizer)
+    host = items["gradients"] + items["optimizer"]
+    return sum(items.values()) - host, host

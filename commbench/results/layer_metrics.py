@@ -1,5 +1,7 @@
 """Figures of a layer's row, and which of its options tell it from others."""
 
+from collections import Counter
+
 import numpy as np
 
 from commbench.results.layer_facts import facts_words
@@ -15,16 +17,34 @@ def part_us(sample: Sample, name: str) -> float | None:
 
 
 def options_words(points: list[Point]) -> list[str]:
-    """For each point what tells it from the others, "path two_hop, tokens 128"; what follows from the rest is left out,
-    numbers before words."""
+    """For each point what tells it from the others, "path two_hop, tokens 128". What follows from the rest is left
+    out, numbers before words, but where a point is unlike most in it, and no other option alone says so."""
     shown = [_options(point) for point in points]
     names = dict.fromkeys(name for options in shown for name in options)
     kept = [name for name in names if len({str(options.get(name)) for options in shown}) > 1]
+    varied = kept
     for name in sorted(kept, key=lambda name: any(isinstance(options.get(name), str) for options in shown)):
         rest = [other for other in kept if other != name]
         if _different(shown, rest) == _different(shown, kept):
             kept = rest
-    return [", ".join(f"{name} {options[name]}" for name in kept if name in options) for options in shown]
+    usual = {
+        name: Counter(str(options.get(name)) for options in shown).most_common(1)[0][0]
+        for name in varied
+        if name not in kept and not any(_follows(shown, name, other) for other in varied if other != name)
+    }
+    return [
+        ", ".join(
+            f"{name} {options[name]}"
+            for name in varied
+            if name in options and (name in kept or usual.get(name, str(options[name])) != str(options[name]))
+        )
+        for options in shown
+    ]
+
+
+def _follows(shown: list[dict], name: str, other: str) -> bool:
+    """Whether an option has one value for each value of another."""
+    return _different(shown, [other]) == _different(shown, [other, name])
 
 
 def _different(shown: list[dict], names: list[str]) -> int:

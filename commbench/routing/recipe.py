@@ -15,6 +15,7 @@ from commbench.routing.routing import Routing, Unreachable, masked
 COPIES = {
     "selection": "per_selection", "rank": "per_rank", "first_hop": "first_hop", "second_hop": "second_hop"
 }  # fmt: skip
+_MOST_SELECTIONS = 2**27  # 1 GB at 8 bytes each: 16 million tokens of top-8
 _KINDS = {"routing": (str,), "placement": (str,), "copies": (str,), "tokens": (int, str), "masked": (int, float)}
 
 
@@ -87,6 +88,12 @@ def _drawn(recipe: Recipe) -> Routing:
         raise UsageError(f"tokens {recipe.tokens!r:.40} are no count for all ranks and none for each")
     tokens = [int(word) for word in words]
     each = tokens[0] if len(tokens) == 1 else tokens
+    selections = (tokens[0] * recipe.ranks if len(tokens) == 1 else sum(tokens)) * recipe.top_k
+    if selections > _MOST_SELECTIONS:
+        raise UsageError(
+            f"tokens {recipe.tokens} of top-{recipe.top_k} are {selections} selections on {recipe.ranks} ranks, more "
+            f"than the {_MOST_SELECTIONS} that every rank can draw; use fewer tokens"
+        )
     routing = generate(recipe.routing, each, recipe.ranks, recipe.experts, recipe.top_k, recipe.routing_seed)
     return masked(routing, recipe.masked, recipe.routing_seed) if recipe.masked else routing
 

@@ -65,3 +65,8 @@ def _all(shape: Shape, experts: int | None) -> int:
     if shape.moe:
         layers += (shape.layers - dense) * layer_parameters(shape, True, experts)
     return layers + embedding_parameters(shape) + head_parameters(shape)
+
+
+def in_words(count: float) -> str:
+    """A count of parameters as people write it: 405.9e9, and 16.8e6 for one below 10^8."""
+    return f"{count / 1e9:.1f}e9" if count >= 1e8 else f"{count / 1e6:.3g}e6"

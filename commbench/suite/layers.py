@@ -60,15 +60,21 @@ def _checked(record: Layer, given: dict) -> dict[str, list]:
     for key, default in record.options.items():
         options[key] = given.get(key, default)
         options[key] = options[key] if isinstance(options[key], list) else [options[key]]
+        if not options[key]:
+            raise UsageError(f"{key} of layer {record.name} is an empty list; name at least one value, or leave it out")
         if type(default) is str:
             options[key] = [str(value) if type(value) is int else value for value in options[key]]
         for value in options[key]:
             kinds = (int, float) if type(default) is float else (type(default),)
             if type(value) not in kinds:
-                kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[type(default)]
-                raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be {kind}, such as {default!r}")
+                like = f", such as {default!r}"
+                kind = {bool: "true or false", int: f"a whole number{like}", float: f"a number{like}",
+                        str: f"a text{like}"}[type(default)]  # fmt: skip
+                raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be {kind}")
             if kinds[-1] in (int, float) and not 0 <= value < 2**40:
-                raise UsageError(f"{key} of layer {record.name} is {value!r}; it must be a number from 0 to 2^40")
+                raise UsageError(
+                    f"{key} of layer {record.name} is {value!r}; it must be a number from 0 up, below 2^40"
+                )
             if value not in record.words.get(key, (value,)):
                 raise UsageError(f"{key} {value!r} of layer {record.name} is none of {', '.join(record.words[key])}")
             _READERS.get(key, str)(value)
@@ -85,11 +91,15 @@ def _point(record: Layer, backend, ranks, params, label, members, node_of) -> Po
     place = Place(0, n)
     traffic = record.traffic(params, place)
     sizes = {op: n if "." not in op else len(record.grids(params, n)[op.partition(".")[0]][0]) for op in traffic}
-    sent = round(sum(wire_bytes(op.rpartition(".")[2], size, sizes[op]) for op, (_, size) in traffic.items()))
+    sent = received = round(
+        sum(wire_bytes(op.rpartition(".")[2], size, sizes[op]) for op, (_, size) in traffic.items())
+    )
+    if record.moved is not None:
+        sent, received = record.moved(params, place)
     return Point(
         op=record.name, kind="layer", backend=backend, size_bytes=int(sum(size for _, size in traffic.values())),
         params=params, group=label, members=tuple(members), ranks=n, world_size=ranks, scope=_scope(nodes),
-        nodes=len(set(nodes)), send_bytes=sent, recv_bytes=sent, dtype=params["dtype"],
+        nodes=len(set(nodes)), send_bytes=sent, recv_bytes=received, dtype=params["dtype"],
     )  # fmt: skip
 
 

@@ -87,6 +87,9 @@ def _sizes(value):
     return _listed(value)
 
 
+LAYER_KEYS = {"layer", "set", "degree", "split", "backend", "ranks", "dtype", "stage"}
+
+
 class Measure(_Strict):
     """One [[measure]] table. A list sweeps; an axis that an operation does not have does not multiply it."""
 
@@ -128,6 +131,9 @@ class Measure(_Strict):
             raise ValueError("give either op or layer, one of the two")
         if self.op and (self.set or self.degree):
             raise ValueError("set and degree are for layers; an operation has keys of its own")
+        if self.layer and (odd := sorted(self.model_fields_set - LAYER_KEYS)):
+            known = ", ".join(sorted(LAYER_KEYS))
+            raise ValueError(f"{', '.join(odd)}: for operations; a measure of layers has {known}")
         if self.degree and "split" in self.model_fields_set:
             raise ValueError("give degree or split, not both: a degree is a split into consecutive ranks")
         if contradiction := traffic.problem(self):

@@ -264,7 +264,7 @@ def predicted(name: str, times_s: dict, links) -> tuple[dict[str, float], float,
     rates = [flops / s / 1e12 for s in times_s[f"matmul {name}"]], [moved / s / 1e9 for s in times_s[f"norm {name}"]]
     rate, spread = statistics.median(rates[0]), (min(rates[0]), max(rates[0]))
     memory = statistics.median(rates[1])
-    gpu = Gpu("core", rate, 1e3, memory, 1, "measured here", fp32_TFLOPs=rate)
+    gpu = Gpu("core", rate, 1e3, memory, "measured here", fp32_TFLOPs=rate)
     machine = Machine(gpu, links, 1.0, spread[0] / rate, spread[1] / rate, "measured here")
     wide = max(memory - min(rates[1]), max(rates[1]) - memory) / memory
     assume = Assumptions(memory_share=1.0, memory_spread=min(0.9, wide), dp_overlap=False)
