@@ -116,8 +116,11 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
 
 def _label(points) -> str:
     point = points[0]
+    place = f"{point.dtype}, group {point.group}"
+    if point.kind == "layer":  # a size and an algorithm are an operation's
+        return f"{point.op} over {point.backend}, {place}"
     size = format_size(point.params.get("requested_bytes", 0))
-    return f"{point.op} over {point.backend}, {size}, {point.dtype}, algorithm {point.choice}, group {point.group}"
+    return f"{point.op} over {point.backend}, {size}, algorithm {point.choice}, {place}"
 
 
 def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:

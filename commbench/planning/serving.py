@@ -53,9 +53,11 @@ class KvTransfer:
 def kv_transfer(
     shape: Shape, prompt_tokens: int, prefill_s: float, links: Links, across: bool, tp: int = 1
 ) -> KvTransfer:
-    """The transfer over one link of each of `tp` ranks, between domains where `across`."""
+    """The transfer over one link of each of `tp` ranks, between domains where `across`. Each rank takes the key heads
+    that it needs: a head that several ranks share goes to each of them, and MLA's latent vector to all."""
     size = kv_bytes_per_token(shape) * prompt_tokens
-    told = links.time("send", Group(2, 1) if across else Group(2, 2), size / tp)
+    parts = 1 if shape.mla else min(tp, shape.kv_heads)
+    told = links.time("send", Group(2, 1) if across else Group(2, 2), size / parts)
     return KvTransfer(size, told, told.time_us / (prefill_s * 1e6))
 
 
