@@ -76,7 +76,7 @@ def _warnings(run: Run, rows: list[Row]) -> list[str]:
     busy = [row.sample.foreign_cores for row in ok if (row.sample.foreign_cores or 0) >= metrics.BUSY_CORES]
     if busy:
         warnings.append(
-            f"Other programs used up to {max(busy):.1f} cores while {_rows(len(busy))} were timed: "
+            f"Other programs took part in {_rows(len(busy))}, with up to {max(busy):.1f} cores: "
             "their times are not the fabric's alone."
         )
     if unchecked:
