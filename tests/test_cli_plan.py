@@ -253,8 +253,10 @@ def test_a_group_that_was_not_measured_is_refused(commbench, run, tmp_path):
     code, out, err = commbench(*asked, "--layout", "pp=2,dp=2")
     assert code == 3 and "holds nothing of p2p_latency, which this layout calls" in err
     code, out, err = commbench(*asked, "--gpus", 2)  # a search: what was not measured is left out, and said
-    assert code == 0 and re.search(r"\d+ fit but were left out: .*holds nothing of p2p_latency", out), err
-    told = json.loads(commbench(*asked, "--gpus", 2, "--json")[1])
+    assert code == 0 and re.search(r"\d+ more fit but were left out: .*holds nothing of p2p_latency", out), err
+    page = run.parent / "plan.html"
+    told = json.loads(commbench(*asked, "--gpus", 2, "--json", "--report", page)[1])
+    assert "more fit but were left out: " in page.read_text() and "holds nothing of p2p_latency" in page.read_text()
     assert sum(told["left_out"].values()) + told["fit"] < told["looked_at"] and told["fit"] > 0
     code, out, err = commbench(*asked, "--gpus", 64)
     assert code == 3 and out == "" and "valid for the measured world size only" in err

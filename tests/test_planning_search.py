@@ -13,7 +13,7 @@ from commbench.planning.layout import Job, check_layout
 from commbench.planning.ledger import ledger
 from commbench.planning.links import fabric_links
 from commbench.planning.machine import Assumptions
-from commbench.planning.search import Limits, best_of_tp, compare, distinct, layouts, search
+from commbench.planning.search import Limits, Search, best_of_tp, compare, distinct, layouts, search
 from commbench.shapes import read_shape
 
 LLAMA = read_shape("llama3-405b"), Job(16384, 8192, 2048)
@@ -131,3 +131,11 @@ def test_nothing_that_fits_is_told_with_what_is_in_the_way():
         search(read_shape("llama3-405b"), Job(8, 8192, 8), on("h100-8x400g"), ASSUME)
     with pytest.raises(UsageError, match="no layout of 16 GPUs divides the global batch of 0 sequences|none of"):
         search(read_shape("llama3-405b"), Job(16, 8192, 3), on("h100-8x400g"), ASSUME)
+
+
+def test_what_was_left_out_is_told_by_the_commonest_reasons_and_none_is_dropped_in_silence():
+    few = Search([], 9, {}, {"a": 2, "b": 3})
+    assert few.left_out == ["3 more fit but were left out: b", "2 more fit but were left out: a"]
+    many = Search([], 99, {}, {"a": 2, "b": 3, "c": 1, "d": 4, "e": 1})
+    assert [line.split()[0] for line in many.left_out] == ["4", "3", "2", "2"]
+    assert many.left_out[-1] == "2 more were left out for want of other measurements"

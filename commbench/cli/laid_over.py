@@ -37,7 +37,7 @@ def lay_axes(suite: str, measures: list, given: dict) -> list:
     UsageError where a flag is for none of the measures."""
     layers = [isinstance(m, dict) and "layer" in m for m in measures]
     for key in given:
-        if all(layers) and key not in LAYER_KEYS:
+        if layers and all(layers) and key not in LAYER_KEYS:
             raise UsageError(f"--{key.replace('_', '-')} is for operations; {suite} measures layers alone")
     of_layers = {key: value for key, value in given.items() if key in LAYER_KEYS}
     return [_over(m, of_layers if layer else given) for m, layer in zip(measures, layers, strict=True)]

@@ -11,8 +11,6 @@ from commbench.planning.pipeline import bubble_ratio
 from commbench.planning.state import offloaded_bytes
 from commbench.shapes.counts import active_parameters, in_words, parameters
 
-_REASONS = 3  # that are told of layouts which were left out
-
 
 def layout_lines(told: LayoutAdvice) -> list[str]:
     """One layout in full: the ledger, the account of a step, utilisation, assumptions, goodput."""
@@ -24,7 +22,7 @@ def search_lines(told: SearchAdvice) -> list[str]:
     found, best = told.search, told.best
     fits = f"{len(found.candidates)} of {found.looked_at} layouts fit"
     lines = [*_head(best, with_layout=False), fits + _too_large(found.too_large)]
-    lines += [f"{count} fit but were left out: {why}" for why, count in found.unmeasured.items()][:_REASONS] + [""]
+    lines += [*found.left_out, ""]
     rows = [["step s", "MFU %", "x best", "95 %", "free GB", "layout", ""]]
     rows.append([*_speed(told, found.candidates[0]), "1", "", _gb(found.candidates[0].headroom),
                  describe(best.layout), "best"])  # fmt: skip

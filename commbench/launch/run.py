@@ -116,11 +116,10 @@ def _one_launch(plan, run_dir, site, view, world, repetition, given_up, seen) ->
 
 def _label(points) -> str:
     point = points[0]
-    place = f"{point.dtype}, group {point.group}"
     if point.kind == "layer":  # a size and an algorithm are an operation's
-        return f"{point.op} over {point.backend}, {place}"
+        return f"{point.op} over {point.backend}, {point.dtype}, group {point.group}"
     size = format_size(point.params.get("requested_bytes", 0))
-    return f"{point.op} over {point.backend}, {size}, algorithm {point.choice}, {place}"
+    return f"{point.op} over {point.backend}, {size}, {point.dtype}, algorithm {point.choice}, group {point.group}"
 
 
 def _close(path: Path, plan: Plan, outcome: Outcome, repetition: int) -> None:

@@ -15,6 +15,7 @@ from commbench.shapes import Shape
 TP_MOST = 64
 TOKENS_LEAST = 4096  # a context-parallel rank with fewer tokens is not looked at
 MICRO_BATCHES = (1, 2, 4)
+_REASONS = 3  # that are told of layouts which were left out
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class Search:
     looked_at: int
     too_large: dict[str, int]
     unmeasured: dict[str, int]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What to say of the layouts that lack a measurement: the commonest reasons, and how many have others."""
+        commonest = sorted(self.unmeasured.items(), key=lambda pair: -pair[1])
+        told = [f"{count} more fit but were left out: {why}" for why, count in commonest[:_REASONS]]
+        rest = sum(count for _, count in commonest[_REASONS:])
+        return told + ([f"{rest} more were left out for want of other measurements"] if rest else [])
 
 
 def search(shape: Shape, job: Job, machine: Machine, assume: Assumptions, limits: Limits = Limits()) -> Search:

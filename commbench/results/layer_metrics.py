@@ -32,14 +32,11 @@ def options_words(points: list[Point]) -> list[str]:
         for name in varied
         if name not in kept and not any(_follows(shown, name, other) for other in varied if other != name)
     }
-    return [
-        ", ".join(
-            f"{name} {options[name]}"
-            for name in varied
-            if name in options and (name in kept or usual.get(name, str(options[name])) != str(options[name]))
-        )
-        for options in shown
-    ]
+
+    def said(name: str, value) -> bool:
+        return name in kept or (name in usual and usual[name] != str(value))
+
+    return [", ".join(f"{n} {options[n]}" for n in varied if n in options and said(n, options[n])) for options in shown]
 
 
 def _follows(shown: list[dict], name: str, other: str) -> bool:
